@@ -1,0 +1,79 @@
+# Two commands are enough: `make run` shows Semel, `make test` proves it. What they need and do not find they
+# install (tools/need), and say so. All targets: `make help`.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Every build uses the versions of Cargo.lock, or fails: a suite that resolves its own versions proves another program.
+CARGO_FLAGS := --locked
+NEXTEST := cargo nextest run $(CARGO_FLAGS)
+
+.PHONY: help
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
+
+# --- Use it
+
+.PHONY: run
+run: ## Build Semel and walk through its promises on a real store in a temporary directory
+	@tools/need cc
+	cargo run $(CARGO_FLAGS) --release -p semel -- tour
+
+.PHONY: bench
+bench: ## Measure the store against the raw disk; results as JSON and SVG in out/bench
+	@tools/need cc
+	cargo run $(CARGO_FLAGS) --release -p semel -- bench store --out out/bench
+
+# --- Prove it
+
+.PHONY: test
+test: ## Everything CI checks, step by step, with a summary
+	@MAKE="$(MAKE)" tools/steps need fmt clippy tests doctests shuttle deny
+
+.PHONY: need
+need: ## Install what the suite needs and this machine lacks
+	@tools/need cc strace mkfs.ext4 losetup mount cargo-fmt cargo-clippy cargo-nextest cargo-deny
+
+.PHONY: fmt
+fmt: ## Formatting is rustfmt's
+	cargo fmt --all --check
+
+# The second run sees what only exists under a feature: the conformance suite alone, shuttle's locks, broken builds.
+.PHONY: clippy
+clippy: ## No warning from the compiler or clippy, on any target, with and without features
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --all-features -- -D warnings
+
+.PHONY: tests
+tests: ## Unit, conformance, model, crash and fault tests
+	$(NEXTEST) --workspace
+
+.PHONY: doctests
+doctests: ## The examples in the documentation
+	cargo test $(CARGO_FLAGS) --workspace --doc
+
+# A run of its own: the feature swaps the locks of group commit, and no other test may run on shuttle's.
+.PHONY: shuttle
+shuttle: ## The interleavings of group commit, explored
+	$(NEXTEST) -p semel-store --features shuttle --test shuttle
+
+# Advisories are not among the checks: their database is fetched by git from outside, which CI machines cannot reach,
+# and a new advisory would fail a commit that changed nothing. `make advisories` asks for them.
+.PHONY: deny
+deny: ## Licences, sources and bans of every dependency
+	cargo deny --locked check bans licenses sources
+
+.PHONY: advisories
+advisories: ## Known vulnerabilities among the dependencies (needs access to github.com)
+	@tools/need cargo-deny
+	cargo deny --locked check advisories
+
+# The tests are those of `make test`; they read how long to go on from the environment.
+.PHONY: soak
+soak: export SEMEL_SOAK := 1
+soak: export SEMEL_KILL_ROUNDS ?= 300
+soak: export SEMEL_POWER_ROUNDS ?= 50
+soak: export SEMEL_SOAK_JOBS ?= 20000000
+soak: need ## The long forms: 300 kills, 50 power cuts, 20 million jobs verified (hours)
+	$(NEXTEST) --release --profile soak -p semel-proof
