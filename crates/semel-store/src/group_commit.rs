@@ -1,0 +1,333 @@
+//! Group commit: many callers, few commits.
+//!
+//! ```text
+//! submit --> queue (bounded) --> driver --> Store::apply --> each caller's answer
+//!               ^                  |
+//!               +-- gathers while a commit is on its way
+//! ```
+//!
+//! It sits above the [`Store`] trait, once for every backend. There is no timer: the driver takes what has gathered as
+//! soon as the last commit is through, so an idle store answers at once and a busy one gets large batches.
+//!
+//! Every accepted command is answered exactly once, whatever happens: by the store, or, if the driver goes away, with
+//! what is known then.
+
+mod pace;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use semel_core::lease::Extend;
+use semel_core::lifecycle::State;
+use semel_core::publish::{Publish, Published};
+use semel_core::refusal::Refusal;
+use semel_core::settle::Settle;
+use semel_core::time::Timestamp;
+use tokio::sync::{oneshot, watch};
+
+use self::pace::Pace;
+use crate::batcher::{Batcher, Rejected};
+use crate::command::{Answer, Command, Reply};
+use crate::error::StoreError;
+use crate::store::{BATCH_MAX, Store};
+
+/// How many batches the driver begins before it lets others run. A store that never waits would otherwise keep its
+/// thread for as long as callers keep coming.
+const BATCHES_PER_TURN: usize = 16;
+
+/// How group commit is to behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// How many commands may wait; the next one is turned away. At least 1.
+    pub capacity: usize,
+    /// How many commands go into one commit, 1 to [`BATCH_MAX`].
+    pub max_batch: usize,
+    /// How many commits may be on their way at once, at least 1. With more than one, commands of different commits
+    /// are in no order: only a caller that waits for one answer before it sends the next command keeps its order.
+    pub in_flight: usize,
+}
+
+impl Default for Options {
+    /// Batches of 256 are past the point where a larger one is faster. Sixteen of them waiting are some 50 ms of work:
+    /// whoever comes after that is better off coming back later.
+    fn default() -> Self {
+        Self { capacity: 4096, max_batch: 256, in_flight: 1 }
+    }
+}
+
+/// The queue is full. Nothing was done with the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{waiting} commands are waiting to be stored, which is the limit: nothing was done, try again in {retry_after:?}"
+)]
+pub struct Overloaded {
+    /// How many commands are ahead.
+    pub waiting: usize,
+    /// When there should be room, going by how long commits take.
+    pub retry_after: Duration,
+}
+
+/// Why a command was not done, or is not known to be.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CommitError {
+    /// The domain says no; nothing has changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// There is no room; nothing has changed.
+    #[error(transparent)]
+    Overloaded(#[from] Overloaded),
+    /// The store could not do it; the error says what is known.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The answer to a settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// Where the job stands now.
+    pub state: State,
+    /// When it is due again, if it will be delivered again.
+    pub due: Option<Timestamp>,
+    /// Whether the same settle had taken effect before; then nothing changed.
+    pub repeated: bool,
+}
+
+/// What a caller gets for a command.
+type Outcome = Result<Reply, CommitError>;
+
+/// The callers' end. Clones share one queue; when the last one is gone, the driver finishes what is queued and ends.
+#[derive(Debug, Clone)]
+pub struct GroupCommit {
+    desk: Arc<Desk>,
+}
+
+/// What all clones of a [`GroupCommit`] share; dropping it closes the queue.
+#[derive(Debug)]
+struct Desk {
+    line: Arc<Line>,
+    /// The driver holds the receiving end for as long as it lives.
+    driver: watch::Sender<()>,
+}
+
+/// What callers and driver share.
+#[derive(Debug)]
+struct Line {
+    queue: Batcher<Ticket>,
+    pace: Pace,
+    options: Options,
+}
+
+/// A command, and the way back to its caller.
+#[derive(Debug)]
+struct Ticket {
+    command: Command,
+    caller: oneshot::Sender<Outcome>,
+}
+
+impl GroupCommit {
+    /// Group commit above `store`. Nothing happens until the [`Driver`] is spawned, which is up to the caller: this
+    /// crate knows no runtime. Options out of their range are taken to its nearest end.
+    pub fn start(store: Arc<dyn Store>, options: Options) -> (Self, Driver) {
+        let options = Options {
+            capacity: options.capacity.max(1),
+            max_batch: options.max_batch.clamp(1, BATCH_MAX),
+            in_flight: options.in_flight.max(1),
+        };
+        let line = Arc::new(Line { queue: Batcher::new(options.capacity), pace: Pace::new(), options });
+        let (driver, alive) = watch::channel(());
+        let desk = Arc::new(Desk { line: line.clone(), driver });
+        (Self { desk }, Driver { line, store, on_their_way: Vec::new(), alive: Some(alive) })
+    }
+
+    /// Has a command applied and waits until it is durable.
+    ///
+    /// A full queue is an error at once. Dropping the future disturbs nobody and takes nothing back: a command that was
+    /// accepted is applied, only its answer is not heard.
+    pub async fn submit(&self, command: Command) -> Result<Reply, CommitError> {
+        let (ticket, answer) = Ticket::new(command);
+        self.desk.line.queue.push(ticket).map_err(|rejected| self.desk.line.turned_away(rejected).1)?;
+        heard(answer).await
+    }
+
+    /// Has many commands applied and answers each, in order.
+    ///
+    /// They are accepted in order as far as there is room; the rest is turned away as overloaded. They are not one
+    /// transaction: they may go into different commits, and each succeeds or fails for itself.
+    pub async fn submit_all(&self, commands: Vec<Command>) -> Vec<Result<Reply, CommitError>> {
+        let (tickets, answers): (Vec<_>, Vec<_>) = commands.into_iter().map(Ticket::new).unzip();
+        if let Err(rejected) = self.desk.line.queue.push_all(tickets) {
+            let (tickets, error) = self.desk.line.turned_away(rejected);
+            tickets.into_iter().for_each(|ticket| tell(ticket.caller, Err(error.clone())));
+        }
+        let mut outcomes = Vec::with_capacity(answers.len());
+        for answer in answers {
+            outcomes.push(heard(answer).await);
+        }
+        outcomes
+    }
+
+    /// Publishes a job.
+    pub async fn publish(&self, publish: Publish) -> Result<Published, CommitError> {
+        match self.submit(Command::Publish(publish)).await? {
+            Reply::Published(published) => Ok(published),
+            other => Err(wrong_reply("publish", &other)),
+        }
+    }
+
+    /// Settles a delivery.
+    pub async fn settle(&self, settle: Settle) -> Result<Settled, CommitError> {
+        match self.submit(Command::Settle(settle)).await? {
+            Reply::Settled { state, due, repeated } => Ok(Settled { state, due, repeated }),
+            other => Err(wrong_reply("settle", &other)),
+        }
+    }
+
+    /// Keeps a lease longer; returns when it now ends.
+    pub async fn extend(&self, extend: Extend) -> Result<Timestamp, CommitError> {
+        match self.submit(Command::Extend(extend)).await? {
+            Reply::Extended(deadline) => Ok(deadline),
+            other => Err(wrong_reply("extend", &other)),
+        }
+    }
+
+    /// How many commands wait for a commit.
+    pub fn waiting(&self) -> usize {
+        self.desk.line.queue.waiting()
+    }
+
+    /// Takes no more commands, and waits until all that were accepted are answered and the driver has ended.
+    ///
+    /// It needs a driver that runs, and it does not close the store. Closing twice is fine.
+    pub async fn close(&self) {
+        self.desk.line.queue.close();
+        self.desk.driver.closed().await;
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.line.queue.close();
+    }
+}
+
+impl Line {
+    /// Why these were turned away. A closed queue is for callers what a closed store is.
+    fn turned_away<T>(&self, rejected: Rejected<T>) -> (T, CommitError) {
+        match rejected {
+            Rejected::Closed(items) => (items, StoreError::Closed.into()),
+            Rejected::Full(items) => {
+                let Options { capacity: waiting, max_batch, in_flight } = self.options;
+                let retry_after = self.pace.retry_after(waiting.div_ceil(max_batch), in_flight);
+                (items, Overloaded { waiting, retry_after }.into())
+            }
+        }
+    }
+}
+
+impl Ticket {
+    fn new(command: Command) -> (Self, oneshot::Receiver<Outcome>) {
+        let (caller, answer) = oneshot::channel();
+        (Self { command, caller }, answer)
+    }
+}
+
+/// Waits for the answer. One that can no longer come belongs to a commit whose driver went away in the middle: those
+/// still in the queue were told.
+async fn heard(answer: oneshot::Receiver<Outcome>) -> Outcome {
+    let lost = || StoreError::Unknown("group commit ended while this was on its way to the store".into());
+    answer.await.unwrap_or_else(|_| Err(lost().into()))
+}
+
+/// Gives a caller its answer. One that has gone away does not hear it, and need not: its command took its course.
+fn tell(caller: oneshot::Sender<Outcome>, outcome: Outcome) {
+    drop(caller.send(outcome));
+}
+
+/// A store that breaks the law of [`Store::apply`] leaves it open what it did.
+fn wrong_reply(command: &str, reply: &Reply) -> CommitError {
+    StoreError::Unknown(format!("the store answered a {command} with {reply:?}")).into()
+}
+
+/// Carries batches from the queue to the store. Spawn it; it ends when group commit is closed and all is answered.
+///
+/// If it is dropped before, as by a panic in the store, commands on their way are answered with
+/// [`StoreError::Unknown`], and those in the queue, now and later, with [`StoreError::Closed`].
+#[must_use = "nothing is committed until the driver is spawned"]
+pub struct Driver {
+    line: Arc<Line>,
+    store: Arc<dyn Store>,
+    on_their_way: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Dropped last, after the answers: whoever waits in [`GroupCommit::close`] may rely on them.
+    alive: Option<watch::Receiver<()>>,
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..BATCHES_PER_TURN {
+            self.on_their_way.retain_mut(|commit| commit.as_mut().poll(cx).is_pending());
+            if self.on_their_way.len() >= self.line.options.in_flight {
+                return Poll::Pending;
+            }
+            match self.line.queue.poll_batch(cx, self.line.options.max_batch) {
+                Poll::Ready(Some(batch)) => self.begin(batch),
+                Poll::Ready(None) if self.on_their_way.is_empty() => {
+                    self.alive = None;
+                    return Poll::Ready(());
+                }
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Driver {
+    fn begin(&mut self, batch: Vec<Ticket>) {
+        self.on_their_way.push(Box::pin(commit(self.store.clone(), self.line.clone(), batch)));
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        for ticket in self.line.queue.abandon() {
+            tell(ticket.caller, Err(StoreError::Closed.into()));
+        }
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("on_their_way", &self.on_their_way.len()).finish_non_exhaustive()
+    }
+}
+
+/// Has one batch applied and tells its callers.
+async fn commit(store: Arc<dyn Store>, line: Arc<Line>, batch: Vec<Ticket>) {
+    let (commands, callers): (Vec<_>, Vec<_>) = batch.into_iter().map(|t| (t.command, t.caller)).unzip();
+    let began = line.pace.begins();
+    let applied = store.apply(commands).await;
+    line.pace.ends(began);
+    match applied.and_then(|answers| one_each(answers, callers.len())) {
+        Ok(answers) => {
+            for (caller, answer) in callers.into_iter().zip(answers) {
+                tell(caller, answer.map_err(CommitError::Refused));
+            }
+        }
+        Err(error) => callers.into_iter().for_each(|caller| tell(caller, Err(error.clone().into()))),
+    }
+}
+
+/// Answers that are too few or too many cannot be told apart from answers in the wrong order.
+fn one_each(answers: Vec<Answer>, commands: usize) -> Result<Vec<Answer>, StoreError> {
+    if answers.len() == commands {
+        return Ok(answers);
+    }
+    Err(StoreError::Unknown(format!("the store gave {} answers to {commands} commands", answers.len())))
+}

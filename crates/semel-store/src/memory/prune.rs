@@ -1,0 +1,63 @@
+//! Pruning: finished jobs whose retention is over are dropped, or stripped to what their key needs.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use semel_core::ids::JobId;
+use semel_core::lifecycle::State;
+use semel_core::retention::{self, Fate};
+use semel_core::time::Timestamp;
+
+use super::tables::{Stored, Tables};
+use crate::command::Reply;
+
+impl Tables {
+    /// Looks at the next `limit` finished jobs, in the order of their ids. After the last one the next call starts over.
+    pub(super) fn prune(&mut self, limit: u32, now: Timestamp) -> Reply {
+        let from = self.pruned_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut finished = self
+            .jobs
+            .range((from, Bound::Unbounded))
+            .filter(|(_, stored)| stored.state().is_finished())
+            .map(|(id, _)| *id);
+        let looked_at: Vec<_> = finished.by_ref().take(limit as usize).collect();
+        let more = finished.next().is_some();
+        if let Some(last) = looked_at.last() {
+            self.pruned_to = Some(*last);
+        }
+        if !more {
+            self.pruned_to = None;
+        }
+        let (mut dropped, mut stripped) = (0, 0);
+        for id in looked_at {
+            match self.fate(id, now) {
+                Fate::Keep { .. } => {}
+                Fate::Strip { .. } => {
+                    stripped += 1;
+                    self.change(id, |Stored { job, .. }| {
+                        job.spec = Arc::new(job.spec.stripped());
+                        job.progress = job.progress.stripped();
+                    });
+                }
+                Fate::Drop => {
+                    dropped += 1;
+                    self.remove(id);
+                }
+            }
+        }
+        Reply::Pruned { dropped, stripped, more }
+    }
+
+    /// What is to become of a finished job.
+    fn fate(&self, id: JobId, now: Timestamp) -> Fate {
+        let stored = self.jobs.get(&id).expect("pruning looks only at jobs that are there");
+        // Nobody can ask for a job or a key of a queue that is gone, so nothing holds them.
+        let Some(queue) = self.queue_of(stored) else { return Fate::Drop };
+        let Stored { job, .. } = stored;
+        let Some(finished_at) = job.progress.finished_at else { return Fate::Keep { until: now } };
+        let key_until = job.key_expires_at(&queue.rules.config).filter(|_| job.progress.released.is_none());
+        let dead = job.progress.state == State::Dead;
+        let stripped = job.spec.payload.is_none();
+        retention::fate(finished_at, dead, &queue.rules.config.retention, key_until, stripped, now)
+    }
+}

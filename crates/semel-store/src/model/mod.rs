@@ -1,0 +1,133 @@
+//! The model test: random histories, run on the memory store and on a backend, must give the same answers.
+//!
+//! proptest makes the histories (queues changed, jobs published, leased, settled, cancelled, replayed, time passing, the
+//! store killed), the memory store's own tables say what must come of each step, and a history that goes wrong is
+//! shortened to the few steps that matter. A backend subscribes with one test:
+//!
+//! ```ignore
+//! #[test]
+//! fn it_behaves_as_the_memory_store_does() {
+//!     semel_store::model::check_against_memory(MyHarness::new);
+//! }
+//! ```
+//!
+//! Two settings of the environment: `SEMEL_MODEL_CASES` says how many histories (256 if not set), and
+//! `SEMEL_MODEL_SEED` repeats those of a run that failed; the report of a failure names its seed.
+//!
+//! What the two must have in common, besides the law: ids come from an [`IdGenerator`](semel_core::ids::IdGenerator)
+//! of lane 0 that never hands out an id twice, because ids decide the jitter of retries; and every harness starts at the
+//! same time. Tokens are each store's own.
+
+#[cfg(test)]
+mod coverage;
+mod queues;
+mod read;
+mod reference;
+mod step;
+mod system;
+mod tokens;
+
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use proptest::strategy::{Just, Strategy};
+use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use proptest_state_machine::Sequential;
+use semel_core::time::Timestamp;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::conformance::Harness;
+use reference::Reference;
+use step::Step;
+use system::{Check, System};
+
+/// How many histories are run if the environment does not say.
+const CASES: u32 = 256;
+/// Most steps of a history: enough for a job to be published, retried, buried, replayed and pruned among others.
+const STEPS_MAX: usize = 60;
+/// Most histories tried to shorten one that failed.
+const SHRINKS_MAX: u32 = 4096;
+
+/// Runs random histories on the memory store and on fresh stores of a backend, and panics with the shortest history it
+/// finds on which they differ.
+///
+/// Every harness MUST be of an empty store and start at the same time, or a failure could not be repeated.
+pub fn check_against_memory<H: Harness>(new_harness: impl Fn() -> H) {
+    let runtime =
+        Builder::new_current_thread().enable_all().build().expect("a runtime needs no more than a thread");
+    let seed = setting("SEMEL_MODEL_SEED").unwrap_or_else(|| RandomState::new().hash_one(CASES));
+    let cases = setting("SEMEL_MODEL_CASES").and_then(|n| u32::try_from(n).ok()).unwrap_or(CASES);
+    let config = Config {
+        cases,
+        max_shrink_iters: SHRINKS_MAX,
+        rng_seed: RngSeed::Fixed(seed),
+        // The seed repeats the run, so no file of failures is kept.
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let start = fresh(&runtime, &new_harness).store.now();
+    let result = TestRunner::new(config).run(&histories(start), |(reference, steps, seen)| {
+        let system = fresh(&runtime, &new_harness);
+        runtime.block_on(run(system, reference, steps, seen))
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, (_, steps, _))) => panic!("{}", report(seed, &steps, reason.message())),
+        Err(TestError::Abort(reason)) => panic!("no history could be made: {reason}"),
+    }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
+}
+
+/// A fresh store of the backend. It is made within the runtime, for backends that need one, but not by a task of it.
+fn fresh<H: Harness>(runtime: &Runtime, new_harness: &impl Fn() -> H) -> System<H> {
+    let _within = runtime.enter();
+    System::new(new_harness())
+}
+
+/// A store to begin with, steps, and a counter of those that were taken, which proptest shortens by.
+type History = (Reference, Vec<Step>, Option<Arc<AtomicUsize>>);
+
+/// Histories that begin at `start`. The harness is a value and not a type, so this is
+/// [`proptest_state_machine::ReferenceStateMachine`] put together by hand.
+fn histories(start: Timestamp) -> impl Strategy<Value = History> {
+    Sequential::new(
+        (1..=STEPS_MAX).into(),
+        move || Just(Reference::new(start)),
+        |_, _| true,
+        |reference: &Reference| step::step(reference.scene()),
+        |reference: Reference, step: &Step| reference.next(step),
+    )
+}
+
+/// Runs one history on a system.
+async fn run<H: Harness>(
+    mut system: System<H>,
+    mut reference: Reference,
+    steps: Vec<Step>,
+    seen: Option<Arc<AtomicUsize>>,
+) -> Check {
+    system.follow(&reference).await?;
+    for step in steps {
+        if let Some(seen) = &seen {
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+        reference = reference.next(&step);
+        reference.audit()?;
+        system.follow(&reference).await?;
+    }
+    system.finish(reference).await
+}
+
+fn report(seed: u64, steps: &[Step], reason: &str) -> String {
+    let mut text = format!("the store differs from the memory store: {reason}\nafter these steps:\n");
+    for (i, step) in steps.iter().enumerate() {
+        writeln!(text, "  {}. {step:?}", i + 1).expect("a string takes all text");
+    }
+    text + &format!("SEMEL_MODEL_SEED={seed} repeats it")
+}
