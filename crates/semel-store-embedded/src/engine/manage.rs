@@ -1,0 +1,141 @@
+//! The small records: queues, schedules, API keys.
+
+use rusqlite::params;
+use semel_core::breaker::Breaker;
+use semel_core::name::QueueName;
+use semel_core::queue::{QueueConfig, Rules};
+use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::refusal::Refusal;
+use semel_store::Reply;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Engine;
+use crate::fault::{Fault, No};
+use crate::queues::{Counts, Queue, QueueRow};
+use crate::record::{open_json, seal_json};
+
+impl Engine<'_> {
+    pub(super) fn put_queue(&mut self, name: QueueName, config: QueueConfig) -> Result<Reply, No> {
+        let rules = Rules::new(config).map_err(Refusal::Invalid)?;
+        let no = match self.queues.number(&name) {
+            Some(no) => {
+                let queue = self.queue_mut(no)?;
+                if rules.config.breaker.is_none() {
+                    queue.counts.gate.breaker = Breaker::default();
+                }
+                queue.rules = rules;
+                no
+            }
+            None => self.new_queue(name, rules),
+        };
+        self.write_queue(no)?;
+        self.queue_mut(no)?;
+        self.sweep.start_over();
+        Ok(Reply::Done)
+    }
+
+    fn new_queue(&mut self, name: QueueName, rules: Rules) -> u32 {
+        let no = self.queues.next_number();
+        let row = QueueRow { name, config: rules.config.clone(), created_at: self.now, deleted: false };
+        self.queues.insert(Queue::new(no, row, rules, Counts::default(), self.chunk_ids));
+        no
+    }
+
+    fn write_queue(&mut self, no: u32) -> Result<(), Fault> {
+        let row = self.queue(no)?.row();
+        let rec = seal_json(&row, u64::from(no)).map_err(|e| Fault::Broken(e.to_string()))?;
+        self.db.queue.put_no(no, &rec)?;
+        Ok(())
+    }
+
+    pub(super) fn delete_queue(&mut self, name: &QueueName) -> Result<Reply, No> {
+        let no = self.queues.number(name).ok_or_else(|| Refusal::QueueNotFound(name.clone()))?;
+        let unfinished = self.queue(no)?.counts.unfinished;
+        if unfinished > 0 {
+            return Err(Refusal::QueueNotEmpty { queue: name.clone(), unfinished }.into());
+        }
+        self.queues.delete(no);
+        self.write_queue(no)?;
+        self.sweep.start_over();
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn pause(&mut self, name: &QueueName, paused: bool) -> Result<Reply, No> {
+        let no = self.queues.number(name).ok_or_else(|| Refusal::QueueNotFound(name.clone()))?;
+        self.queue_mut(no)?.counts.gate.paused = paused;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn put_schedule(&mut self, record: &ScheduleRecord) -> Result<Reply, No> {
+        record.validate().map_err(Refusal::Invalid)?;
+        if self.queues.number(&record.queue).is_none() {
+            return Err(Refusal::QueueNotFound(record.queue.clone()).into());
+        }
+        self.put_record("schedule", &record.name, record)
+    }
+
+    pub(super) fn put_api_key(&mut self, record: &ApiKeyRecord) -> Result<Reply, No> {
+        record.validate().map_err(Refusal::Invalid)?;
+        self.put_record("api_key", &record.id, record)
+    }
+
+    fn put_record<T: Serialize>(&mut self, table: &'static str, name: &str, record: &T) -> Result<Reply, No> {
+        let rec = seal_json(record, seed(name)).map_err(|e| Fault::Broken(e.to_string()))?;
+        self.db
+            .conn
+            .prepare_cached(&format!("INSERT OR REPLACE INTO {table} VALUES(?1, ?2)"))?
+            .execute(params![name, rec])?;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn delete_record(&mut self, table: &'static str, name: &str) -> Result<Reply, No> {
+        let gone = self
+            .db
+            .conn
+            .prepare_cached(&format!("DELETE FROM {table} WHERE name = ?1"))?
+            .execute(params![name])?;
+        if gone == 0 {
+            let kind = if table == "api_key" { "API key" } else { table };
+            return Err(Refusal::RecordNotFound { kind, name: name.to_owned() }.into());
+        }
+        Ok(Reply::Done)
+    }
+
+    /// All records of a small table, by name.
+    pub(crate) fn records<T: DeserializeOwned>(&self, table: &'static str) -> Result<Vec<T>, Fault> {
+        let mut stmt =
+            self.db.conn.prepare_cached(&format!("SELECT name, rec FROM {table} ORDER BY name"))?;
+        let mut rows = stmt.query([])?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next()? {
+            let name: String = row.get(0)?;
+            let rec = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            all.push(open_json(rec, seed(&name)).map_err(|damage| Fault::damaged(table, &name, damage))?);
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn queue_record(&self, name: &QueueName) -> Option<QueueRecord> {
+        self.queues.number(name).and_then(|no| self.queues.get(no)).map(record_of)
+    }
+
+    pub(crate) fn queue_records(&self) -> Vec<QueueRecord> {
+        self.queues.current().into_iter().map(record_of).collect()
+    }
+}
+
+fn record_of(queue: &Queue) -> QueueRecord {
+    QueueRecord {
+        name: queue.name.clone(),
+        config: queue.rules.config.clone(),
+        gate: queue.counts.gate.clone(),
+        created_at: queue.created_at,
+    }
+}
+
+/// The seed of the checksum of a record that has a name instead of an id.
+pub(crate) fn seed(name: &str) -> u64 {
+    xxh3_64(name.as_bytes())
+}

@@ -1,0 +1,95 @@
+//! What the engine answers from its own connection and memory: one job, one key, counts, and what a listing needs to know.
+
+use std::collections::HashMap;
+
+use semel_core::ids::JobId;
+use semel_core::job::{Job, Progress};
+use semel_core::key::Key;
+use semel_core::name::QueueName;
+use semel_core::time::Timestamp;
+use semel_store::{JobQuery, KeyRecord, QueueStats, Stats, StoreError};
+
+use super::{Engine, Traces};
+use crate::fault::{Fault, No};
+use crate::reads::with_lease;
+
+/// What memory knows that a listing from disk does not.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    /// Jobs that workers have, as callers see them.
+    pub(crate) leased: HashMap<JobId, Progress>,
+    /// Suppressed publishes that are not on disk yet.
+    pub(crate) duplicates: HashMap<JobId, u32>,
+    /// The number of the queue asked for; `None` inside if there is no such queue.
+    pub(crate) queue: Option<Option<u32>>,
+    /// The only jobs that can have the key asked for, newest first.
+    pub(crate) candidates: Option<Vec<JobId>>,
+}
+
+impl Traces {
+    fn counts(&self) -> HashMap<JobId, u32> {
+        self.pending.iter().map(|(&id, trace)| (id, trace.count)).collect()
+    }
+}
+
+impl Engine<'_> {
+    pub(crate) fn read_job(&mut self, id: JobId) -> Result<Option<Job>, StoreError> {
+        let loaded = self.load_job(id).map_err(|fault| fault.rolled_back())?;
+        Ok(loaded.map(|loaded| loaded.job))
+    }
+
+    pub(crate) fn read_key(&mut self, queue: &QueueName, key: &Key) -> Result<Option<KeyRecord>, StoreError> {
+        self.tick();
+        let Some(no) = self.queues.number(queue) else { return Ok(None) };
+        let hash = self.hasher.hash(no, key.as_str());
+        let newest = self.newest_with_key(no, key, hash).map_err(|no| match no {
+            No::Refused(refusal) => StoreError::Corrupt(refusal.to_string()),
+            No::Fault(fault) => fault.rolled_back(),
+        })?;
+        let Some(job) = newest else { return Ok(None) };
+        let suppressed = self.trace_of(job.id).map_err(|fault| fault.rolled_back())?.last;
+        let config = &self.queue(no).map_err(|fault| fault.rolled_back())?.rules.config;
+        let (holds, expires_at) = (job.holds_key(config, self.now), job.key_expires_at(config));
+        Ok(Some(KeyRecord { job, holds, expires_at, suppressed }))
+    }
+
+    pub(crate) fn read_stats(&mut self) -> Result<Stats, Fault> {
+        self.tick();
+        let numbers: Vec<u32> = self.queues.current().iter().map(|q| q.no).collect();
+        let queues = numbers.into_iter().map(|no| self.queue_stats(no)).collect::<Result<_, _>>()?;
+        Ok(Stats { queues })
+    }
+
+    fn queue_stats(&mut self, no: u32) -> Result<QueueStats, Fault> {
+        let oldest_ready: Option<Timestamp> = self.earliest_due(no)?.filter(|&due| due <= self.now);
+        let queue = self.queue(no)?;
+        let (in_flight, awaiting_ack) = (u64::from(queue.in_flight), u64::from(queue.awaiting_ack));
+        Ok(QueueStats {
+            queue: queue.name.clone(),
+            pending: queue.counts.unfinished - in_flight,
+            processing: in_flight - awaiting_ack,
+            awaiting_ack,
+            completed: queue.counts.completed,
+            dead: queue.counts.dead,
+            cancelled: queue.counts.cancelled,
+            oldest_ready,
+        })
+    }
+
+    pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
+        self.leases.next_expiry()
+    }
+
+    pub(crate) fn overlay(&self, query: &JobQuery) -> Result<Overlay, Fault> {
+        let queue = query.queue.as_ref().map(|name| self.queues.number(name));
+        let mut candidates = None;
+        if let (Some(Some(no)), Some(key)) = (queue, &query.key) {
+            let mut raw = Vec::new();
+            self.keys.candidates(self.hasher.hash(no, key.as_str()), &mut raw)?;
+            candidates = Some(raw.into_iter().filter_map(JobId::from_raw).collect());
+        }
+        let leased =
+            self.leases.iter().map(|h| (h.stub.id, with_lease(h.progress.clone(), &h.lease))).collect();
+        Ok(Overlay { leased, duplicates: self.traces.counts(), queue, candidates })
+    }
+}

@@ -1,0 +1,5 @@
+//! The embedded store against the law, against the model, and against its own promises.
+
+mod conformance;
+mod harness;
+mod model;
