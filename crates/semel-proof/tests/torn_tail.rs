@@ -1,0 +1,93 @@
+//! The end of the log is torn, as a crash leaves it (fault 5): every commit before the tear is there, and nothing after it.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use semel_core::ids::JobId;
+use semel_core::key::Key;
+use semel_core::name::QueueName;
+use semel_core::payload::Payload;
+use semel_core::publish::Draft;
+use semel_core::queue::QueueConfig;
+use semel_proof::dice::Dice;
+use semel_proof::specimen::{Files, read_files, write_files};
+use semel_proof::survey::Survey;
+use semel_proof::wal::Commits;
+use semel_proof::workload::block_on;
+use semel_store::{Command, Reply, Store};
+use semel_store_embedded::{EmbeddedStore, Options};
+
+/// Commits of a few jobs each: few enough that nothing of the log is moved into the database meanwhile.
+const COMMITS: usize = 30;
+const LOG: &str = "semel.db-wal";
+
+fn queue() -> QueueName {
+    QueueName::try_from("q").unwrap()
+}
+
+fn open(dir: &Path) -> Arc<dyn Store> {
+    Arc::new(EmbeddedStore::open(dir, Options { reserve_bytes: 0, ..Options::default() }).unwrap())
+}
+
+/// Publishes three jobs in one commit.
+fn publish(store: &Arc<dyn Store>, name: &str) -> BTreeSet<JobId> {
+    let payload = Payload::from_json(format!("\"{}\"", "x".repeat(3000))).unwrap();
+    let draft = |n| Draft::new(queue(), payload.clone()).with_key(Key::try_from(format!("{name}-{n}")).unwrap());
+    let batch = (0..3).map(|n| Command::Publish(draft(n).check().unwrap())).collect();
+    let answers = block_on(store.apply(batch)).unwrap();
+    answers.into_iter().map(|answer| if let Ok(Reply::Published(p)) = answer { p.id } else { panic!("{answer:?}") }).collect()
+}
+
+/// The files of a store that was killed after its last commit, and the jobs of each commit.
+fn killed_store() -> (Files, Vec<BTreeSet<JobId>>) {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    block_on(store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }])).unwrap();
+    let jobs = (0..COMMITS).map(|n| publish(&store, &format!("k{n}"))).collect();
+    (read_files(home.path()).unwrap(), jobs)
+}
+
+/// Opens files and says which jobs are there; then shows that the store goes on.
+fn survivors(files: &Files) -> BTreeSet<JobId> {
+    let home = tempfile::tempdir().unwrap();
+    write_files(home.path(), files).unwrap();
+    let store = open(home.path());
+    let survey = block_on(Survey::read(&store, [])).unwrap();
+    let found: BTreeSet<JobId> = survey.jobs.keys().copied().collect();
+    if survey.stats.queues.iter().any(|stats| stats.queue == queue()) {
+        assert!(publish(&store, "after").is_disjoint(&found), "an id was given out twice");
+    }
+    found
+}
+
+/// Lengths to cut the log to: every end of a commit and around it, and some places in between.
+fn cuts(log: &[u8], commits: &Commits) -> Vec<usize> {
+    let mut dice = Dice::new(5);
+    let ends = commits.0.iter().flat_map(|c| [c.end - 1, c.end, c.end + 1, c.end + 24, c.end + 24 + 512]);
+    let mut cuts: Vec<_> = ends.filter(|&cut| cut <= log.len()).chain([0, 1, 31, 32]).collect();
+    cuts.extend((0..20).map(|_| dice.index(log.len())));
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+#[test]
+fn heavy_a_torn_tail_loses_nothing_before_the_tear() {
+    let (files, jobs) = killed_store();
+    let log = &files[Path::new(LOG)];
+    let commits = Commits::of(log);
+    let before = commits.0.len().checked_sub(COMMITS).expect("every publish is a commit of the log");
+    let mut dice = Dice::new(9);
+    for cut in cuts(log, &commits) {
+        let whole = commits.within(cut).saturating_sub(before);
+        let expected: BTreeSet<JobId> = jobs[..whole].iter().flatten().copied().collect();
+        for garbage in [0, dice.within(1..=9000)] {
+            let mut torn = files.clone();
+            let tail = (0..garbage).map(|_| u8::try_from(dice.below(256)).unwrap());
+            torn.insert(LOG.into(), log[..cut].iter().copied().chain(tail).collect());
+            let found = survivors(&torn);
+            assert!(found == expected, "cut at {cut} of {} with {garbage} bytes of garbage: {} of {} jobs", log.len(), found.len(), expected.len());
+        }
+    }
+}
