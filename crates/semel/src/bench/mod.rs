@@ -1,0 +1,111 @@
+//! `semel bench store`: every figure that the store must reach, measured in one run on one machine.
+
+pub(crate) mod child;
+mod drive;
+mod machine;
+mod measure;
+mod plan;
+mod plot;
+mod procfs;
+mod raw;
+mod report;
+mod rounds;
+mod table;
+mod targets;
+mod workload;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use semel_store::{Clock, SystemClock};
+
+pub(crate) use self::plan::Plan;
+pub(crate) use self::report::Report;
+pub(crate) use self::table::render;
+
+use self::machine::Machine;
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// The version of the report's JSON.
+const FORMAT: u32 = 1;
+
+/// Runs the benchmark below `dir` and leaves nothing there.
+pub(crate) fn run(
+    plan: Plan,
+    dir: &Path,
+    command: String,
+    progress: &mut Progress,
+) -> Result<Report, Failure> {
+    let start = Instant::now();
+    let started_at = SystemClock::new().now().millis();
+    let scratch = tempfile::Builder::new()
+        .prefix("semel-bench-")
+        .tempdir_in(dir)
+        .map_err(Failure::io(format!("make a directory in {}", dir.display())))?;
+    machine::require_space(scratch.path(), plan.disk_bytes())?;
+    let machine = Machine::describe(scratch.path());
+    let notes = notes(&machine, &plan);
+    notes.iter().for_each(|note| progress.note(&format!("note: {note}")));
+    let rounds = rounds::run(&plan, scratch.path(), progress)?;
+    progress.finish();
+    Ok(Report {
+        format: FORMAT,
+        semel: env!("CARGO_PKG_VERSION"),
+        commit: machine::commit(),
+        started_at,
+        took_seconds: start.elapsed().as_secs_f64(),
+        command,
+        plan,
+        machine,
+        notes,
+        measures: rounds.measures(),
+        figures: rounds.figures(),
+    })
+}
+
+/// What would make the figures say less than they seem to.
+fn notes(machine: &Machine, plan: &Plan) -> Vec<String> {
+    let mut notes = Vec::new();
+    if machine.is_in_memory() {
+        notes.push(
+            "the directory is in memory: fsync costs nothing here, so no figure means anything; use --dir"
+                .into(),
+        );
+    }
+    if !machine.optimised {
+        notes
+            .push("this is a debug build: rates and latencies are far below those of a release build".into());
+    }
+    if plan.keys < Plan::full().keys {
+        notes.push("fewer keys than the 10,000,000 that the bars are about".into());
+    }
+    notes
+}
+
+/// Where the stores go unless somebody says: beside the build, which is on a real disk where temporary directories
+/// often are not.
+pub(crate) fn default_dir() -> PathBuf {
+    let target = PathBuf::from("target");
+    if target.is_dir() { target } else { env::temp_dir() }
+}
+
+/// Writes the report as JSON and as SVG; returns where.
+pub(crate) fn save(report: &Report, out: &Path) -> Result<[PathBuf; 2], Failure> {
+    fs::create_dir_all(out).map_err(Failure::io(format!("make {}", out.display())))?;
+    let paths = [out.join("store.json"), out.join("store.svg")];
+    let contents = [json(report)?, plot::svg(report)];
+    for (path, content) in paths.iter().zip(contents) {
+        fs::write(path, content).map_err(Failure::io(format!("write {}", path.display())))?;
+    }
+    Ok(paths)
+}
+
+/// The report as JSON.
+pub(crate) fn json(report: &Report) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(report)
+        .map_err(|e| Failure::Io { what: "write JSON".into(), source: e.into() })?;
+    Ok(text + "\n")
+}

@@ -1,0 +1,51 @@
+//! What the kernel counts for us: memory of a process, bytes that went to the disk.
+
+use std::fs;
+
+/// Memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Resident now (`VmRSS`).
+    pub resident: u64,
+    /// Resident at the worst moment (`VmHWM`).
+    pub peak: u64,
+}
+
+/// The memory of the process `pid`, if the kernel tells.
+pub(crate) fn memory_of(pid: u32) -> Option<Memory> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(Memory { resident: number(&status, "VmRSS:")? * 1024, peak: number(&status, "VmHWM:")? * 1024 })
+}
+
+/// Bytes this process caused to be written to the disk so far, all its threads together.
+///
+/// `write_bytes` counts pages as they become dirty, so a page that is written again in every commit counts every time:
+/// it is what the disk sees, not what was handed to `write`. The file system's own journal is not in it.
+pub(crate) fn process_write_bytes() -> Option<u64> {
+    number(&fs::read_to_string("/proc/self/io").ok()?, "write_bytes:")
+}
+
+/// The first number after `field` at the start of a line.
+fn number(text: &str, field: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(field))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let io = "rchar: 1\nwrite_bytes: 4096\ncancelled_write_bytes: 7\n";
+        assert_eq!(number(io, "write_bytes:"), Some(4096));
+        assert_eq!(number("VmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n", "VmRSS:"), Some(1024));
+        assert_eq!(number(io, "read_bytes:"), None);
+    }
+
+    #[test]
+    fn a_process_knows_its_own_memory() {
+        let memory = memory_of(std::process::id()).unwrap();
+        assert!(memory.resident > 100_000 && memory.peak >= memory.resident / 2, "{memory:?}");
+    }
+}

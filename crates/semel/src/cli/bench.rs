@@ -1,0 +1,104 @@
+//! `semel bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{EXIT_CODES, Outcome, print};
+use crate::bench::{self, Plan};
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+const EXAMPLES: &str = "\
+Examples:
+  semel bench store                          the real thing: 10,000,000 keys, medians of 3, some ten minutes
+  semel bench store --quick                  does it work at all? 200,000 keys, one run, seconds
+  semel bench store --out out/bench          also writes store.json and store.svg there
+  semel bench store --dir /mnt/disk --json   on another disk, result as JSON
+  semel bench store --enforce                exit code 1 if a figure is below what it must reach
+
+Ratios are taken in alternating slices of one run, so a noisy machine disturbs both sides alike. The directory must
+be on a real disk: in memory an fsync costs nothing.";
+
+/// Measure Semel on this machine
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Measure the embedded store against the raw disk and the bars it must reach
+    Store(StoreBench),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+struct StoreBench {
+    /// Write store.json and store.svg into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where the stores are made, and removed afterwards [default: ./target, else the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Keys and queued jobs present when the full store is measured [default: 10000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000))]
+    keys: Option<u64>,
+    /// Publishes per measure and run [default: 500000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    jobs: Option<u64>,
+    /// How often everything is measured; the median counts [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    runs: Option<u32>,
+    /// Smaller defaults: 200000 keys, 20000 publishes, 1 run
+    #[arg(long)]
+    quick: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if a figure is below what it must reach
+    #[arg(long)]
+    enforce: bool,
+}
+
+impl BenchArgs {
+    /// Runs the benchmark and shows what it measured.
+    pub(crate) fn run(self) -> Result<Outcome, Failure> {
+        let What::Store(args) = self.what;
+        let report = bench::run(args.plan(), &args.dir(), args.command(), &mut Progress::new())?;
+        print(&if args.json { bench::json(&report)? } else { bench::render(&report) })?;
+        if let Some(out) = &args.out {
+            let saved = bench::save(&report, out)?;
+            if !args.json {
+                print(&format!("  saved: {} and {}\n", saved[0].display(), saved[1].display()))?;
+            }
+        }
+        Ok(Outcome::of(!args.enforce || report.below_must().next().is_none()))
+    }
+}
+
+impl StoreBench {
+    fn plan(&self) -> Plan {
+        let default = if self.quick { Plan::quick() } else { Plan::full() };
+        let (keys, jobs) = (self.keys.unwrap_or(default.keys), self.jobs.unwrap_or(default.jobs));
+        Plan::of(keys, jobs, self.runs.unwrap_or(default.runs))
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(bench::default_dir)
+    }
+
+    /// The command that runs the same plan again, whatever the defaults will be by then.
+    fn command(&self) -> String {
+        let plan = self.plan();
+        let dir = self.dir();
+        format!(
+            "semel bench store --keys {} --jobs {} --runs {} --dir {}",
+            plan.keys,
+            plan.jobs,
+            plan.runs,
+            dir.display()
+        )
+    }
+}

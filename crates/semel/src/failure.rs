@@ -1,0 +1,59 @@
+//! Why a command could not do its work. Every message says what was being done, and carries the advice of its source.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use semel_core::refusal::Refusal;
+use semel_core::violation::Violations;
+use semel_store::StoreError;
+
+/// The command could not be carried out (exit code 2). Finding problems is not a failure: it is a result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A store said no.
+    #[error("{}: {source}", dir.display())]
+    Store {
+        /// Its directory.
+        dir: PathBuf,
+        /// What it said.
+        source: StoreError,
+    },
+    /// A file, a pipe or a process failed.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was being done, as it follows "cannot".
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The store refused a request of ours that it should have taken.
+    #[error("the store refused what it should have taken: {0}")]
+    Refused(#[from] Refusal),
+    /// We made a request that the domain does not allow.
+    #[error("{0}")]
+    Invalid(#[from] Violations),
+    /// A child process ended or spoke otherwise than agreed.
+    #[error("{0}")]
+    Child(String),
+    /// Something that was asked for on the command line cannot be done.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Failure {
+    /// For `map_err`: a store's error, with the directory it is about.
+    pub(crate) fn store(dir: &Path) -> impl Fn(StoreError) -> Self {
+        move |source| Self::Store { dir: dir.to_owned(), source }
+    }
+
+    /// For `map_err`: a system's error, with what was being done.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+
+    /// Whether the reader of our output went away (`| head`): nothing is wrong, there is just nobody left to tell.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

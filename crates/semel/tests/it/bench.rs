@@ -1,0 +1,80 @@
+//! `semel bench store --quick` measures everything the table asks for. Its figures prove nothing, its shape does.
+
+use serde_json::Value;
+
+use crate::run::semel;
+
+const MEASURES: [(&str, f64, f64); 10] = [
+    ("publish_empty_vs_raw", 0.20, 0.35),
+    ("publish_full_vs_empty", 0.65, 0.90),
+    ("lives_vs_publishes", 0.50, 0.70),
+    ("bytes_written_per_job", 2000.0, 1400.0),
+    ("commit_p99", 10.0, 2.0),
+    ("commit_p999", 100.0, 20.0),
+    ("memory_resident", 1_073_741_824.0, 314_572_800.0),
+    ("open_after_kill", 5.0, 1.0),
+    ("expiry_vs_before", 0.5, 0.8),
+    ("single_vs_raw", 0.6, 0.9),
+];
+
+#[test]
+fn heavy_a_quick_run_has_every_measure_and_draws_it() {
+    // Beside the build and not in the temporary directory: that one may be in memory, where nothing is really synced.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| dir.path().join(name);
+    std::fs::create_dir(path("stores")).unwrap();
+    let args = ["bench", "store", "--quick", "--json", "--dir"].map(std::ffi::OsString::from);
+    let paths = [path("stores").into(), "--out".into(), path("out").into()];
+    let run = semel(&[&args[..], &paths[..]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    check_report(&run.json());
+    let saved: Value = serde_json::from_slice(&std::fs::read(path("out/store.json")).unwrap()).unwrap();
+    assert_eq!(saved, run.json(), "what is saved is what was said");
+    check_plot(&std::fs::read_to_string(path("out/store.svg")).unwrap());
+    assert_eq!(std::fs::read_dir(path("stores")).unwrap().count(), 0, "the stores are gone");
+}
+
+fn check_report(report: &Value) {
+    let measures = report["measures"].as_array().expect("a list of measures");
+    assert_eq!(measures.len(), MEASURES.len());
+    for (measure, (id, must, aim)) in measures.iter().zip(MEASURES) {
+        assert_eq!(measure["id"], id);
+        assert_eq!((measure["must"].as_f64(), measure["aim"].as_f64()), (Some(must), Some(aim)), "{id}");
+        let measured = measure["measured"].as_f64().unwrap_or_else(|| panic!("{id} was not measured"));
+        assert!(measured > 0.0 && measured.is_finite(), "{id}: {measured}");
+        assert_eq!(measure["runs"].as_array().map(Vec::len), Some(1), "{id}");
+        let verdicts = ["reaches_aim", "reaches_must", "below_must"];
+        assert!(verdicts.iter().any(|verdict| measure["verdict"] == *verdict), "{id}");
+    }
+    assert_eq!(report["plan"]["keys"], 200_000);
+    assert!(report["machine"]["cores"].as_u64() > Some(0));
+    assert!(report["command"].to_string().contains("semel bench store --keys 200000 --jobs 20000 --runs 1"));
+    let share = figure(report, "repeats answered with the first job");
+    assert!((0.03..0.07).contains(&share), "one publish in twenty is a repeat: {share}");
+}
+
+fn figure(report: &Value, name: &str) -> f64 {
+    let figures = report["figures"].as_array().expect("a list of figures");
+    figures
+        .iter()
+        .find(|f| f["name"] == name)
+        .and_then(|f| f["median"].as_f64())
+        .expect("the figure is there")
+}
+
+fn check_plot(svg: &str) {
+    let document = roxmltree::Document::parse(svg).expect("the plot is XML");
+    assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
+    let count = |name: &str| document.descendants().filter(|node| node.tag_name().name() == name).count();
+    assert_eq!(count("rect"), 1 + MEASURES.len(), "the ground, and a bar for each measure");
+    assert_eq!(count("circle"), 1 + MEASURES.len(), "the legend, and a dot for each run");
+}
+
+#[test]
+fn a_run_that_the_disk_cannot_hold_is_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().to_str().unwrap();
+    let run = semel(&["bench", "store", "--keys", "1000000000", "--dir", dir]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("--dir") && run.stderr.contains("free"), "{}", run.stderr);
+}

@@ -1,0 +1,57 @@
+//! Help that teaches, and usage errors that say what is wrong.
+
+use crate::run::semel;
+
+#[test]
+fn the_first_page_names_every_command_and_where_to_start() {
+    let help = semel(&["--help"]);
+    assert_eq!(help.code, Some(0));
+    for expected in
+        ["tour", "store", "bench", "Start here:", "semel store check /var/lib/semel", "Exit codes:"]
+    {
+        assert!(help.stdout.contains(expected), "{expected} is missing: {}", help.stdout);
+    }
+    assert!(!help.stdout.contains("child"), "what is not for people is not shown: {}", help.stdout);
+}
+
+#[test]
+fn every_page_fits_a_terminal() {
+    let pages: [&[&str]; 10] = [
+        &["--help"],
+        &["tour", "--help"],
+        &["store", "--help"],
+        &["store", "check", "--help"],
+        &["store", "rebuild-index", "--help"],
+        &["store", "stats", "--help"],
+        &["store", "backup", "--help"],
+        &["store", "restore", "--help"],
+        &["bench", "--help"],
+        &["bench", "store", "--help"],
+    ];
+    for page in pages {
+        let help = semel(page);
+        assert_eq!(help.code, Some(0), "{page:?}: {}", help.stderr);
+        let widest = help.stdout.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(120), "{page:?} is {widest:?} wide: {}", help.stdout);
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_and_is_exit_code_2() {
+    let wrong: [&[&str]; 5] = [
+        &[],
+        &["frobnicate"],
+        &["store", "check"],
+        &["bench", "store", "--keys", "many"],
+        &["bench", "store", "--runs", "0"],
+    ];
+    for args in wrong {
+        let ended = semel(args);
+        assert_eq!(ended.code, Some(2), "{args:?}");
+        assert!(
+            ended.stderr.contains("Usage:") || ended.stderr.contains("--help"),
+            "{args:?}: {}",
+            ended.stderr
+        );
+    }
+}
