@@ -47,7 +47,7 @@ pub enum Ending {
 impl Specimen {
     /// Works some steps on a new store and takes its files.
     pub fn make(ending: Ending, seed: u64, steps: u64) -> Result<Self, Ended> {
-        let home = tempfile::tempdir()?;
+        let home = scratch()?;
         let clock = Arc::new(ManualClock::at(START));
         let store = open(home.path(), clock.clone())?;
         let (recorder, tape) = Recorder::in_memory();
@@ -62,14 +62,13 @@ impl Specimen {
             }
             // The last commit of a log cannot be told from one that was never finished, so it says nothing new.
             store.apply(Lane::ALL.map(Lane::put).to_vec()).await?;
-            if ending == Ending::Closed {
-                store.close().await?;
-            }
             Ok::<_, Ended>(())
         })
         .map(|()| keys_of(&tape.take()))?;
-        let files = read_files(home.path())?;
+        let killed = read_files(home.path())?;
+        block_on(store.close())?;
         drop(store);
+        let files = if ending == Ending::Killed { killed } else { read_files(home.path())? };
         let now = clock.now();
         let mut specimen = Self { files, keys, truth: Survey::default(), now };
         specimen.truth = specimen.examine(&specimen.files)?;
@@ -78,7 +77,7 @@ impl Specimen {
 
     /// Writes files into a new directory, opens them as a store and reads everything.
     pub fn examine(&self, files: &Files) -> Result<Survey, StoreError> {
-        let home = tempfile::tempdir().map_err(|e| StoreError::Open(e.to_string()))?;
+        let home = scratch().map_err(|e| StoreError::Open(e.to_string()))?;
         write_files(home.path(), files).map_err(|e| StoreError::Open(e.to_string()))?;
         let store = open(home.path(), Arc::new(ManualClock::at(self.now)))?;
         block_on(Survey::read(&store, self.keys.iter().cloned()))
@@ -97,6 +96,12 @@ fn keys_of(history: &str) -> Vec<(QueueName, Key)> {
     let mut keys: Vec<_> = keyed.collect();
     keys.sort();
     keys
+}
+
+/// A directory for files that need not survive anything: in memory, where a sync costs nothing, if there is such a place.
+pub fn scratch() -> io::Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
 /// All files below a directory.

@@ -11,7 +11,7 @@ use semel_core::payload::Payload;
 use semel_core::publish::Draft;
 use semel_core::queue::QueueConfig;
 use semel_proof::dice::Dice;
-use semel_proof::specimen::{Files, read_files, write_files};
+use semel_proof::specimen::{Files, read_files, scratch, write_files};
 use semel_proof::survey::Survey;
 use semel_proof::wal::Commits;
 use semel_proof::workload::block_on;
@@ -41,7 +41,7 @@ fn publish(store: &Arc<dyn Store>, name: &str) -> BTreeSet<JobId> {
 
 /// The files of a store that was killed after its last commit, and the jobs of each commit.
 fn killed_store() -> (Files, Vec<BTreeSet<JobId>>) {
-    let home = tempfile::tempdir().unwrap();
+    let home = scratch().unwrap();
     let store = open(home.path());
     block_on(store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }])).unwrap();
     let jobs = (0..COMMITS).map(|n| publish(&store, &format!("k{n}"))).collect();
@@ -50,7 +50,7 @@ fn killed_store() -> (Files, Vec<BTreeSet<JobId>>) {
 
 /// Opens files and says which jobs are there; then shows that the store goes on.
 fn survivors(files: &Files) -> BTreeSet<JobId> {
-    let home = tempfile::tempdir().unwrap();
+    let home = scratch().unwrap();
     write_files(home.path(), files).unwrap();
     let store = open(home.path());
     let survey = block_on(Survey::read(&store, [])).unwrap();

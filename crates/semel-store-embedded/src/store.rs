@@ -258,6 +258,8 @@ impl Store for EmbeddedStore {
             other => other?,
         }
         self.closed.store(true, Ordering::Release);
-        answered.await.map_err(|_| StoreError::Closed)?
+        let closed = answered.await.map_err(|_| StoreError::Closed)?;
+        self.abandon();
+        closed
     }
 }

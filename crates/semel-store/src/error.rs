@@ -23,7 +23,9 @@ pub enum StoreError {
     #[error("the store has failed: {0}; it takes no more writes: check the disk and restart")]
     Failed(String),
     /// Something stored cannot be read. It was left as it is.
-    #[error("damaged: {0}; run `semel store check` on the directory, and restore from a backup if it confirms")]
+    #[error(
+        "damaged: {0}; run `semel store check` on the directory, and restore from a backup if it confirms"
+    )]
     Corrupt(String),
     /// The batch is larger than a store takes. Nothing was done.
     #[error("a batch of {got} commands is too large, {max} is the most: send it in parts")]

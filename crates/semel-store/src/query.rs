@@ -34,7 +34,8 @@ impl FromStr for Cursor {
     type Err = Violations;
 
     fn from_str(text: &str) -> Result<Self, Violations> {
-        let wrong = || Violations::one("cursor", "is not one that this server handed out: start again without it");
+        let wrong =
+            || Violations::one("cursor", "is not one that this server handed out: start again without it");
         let (id, check) = text.strip_prefix("c1.").and_then(|rest| rest.split_once('.')).ok_or_else(wrong)?;
         let below: JobId = id.parse().map_err(|_| wrong())?;
         if format!("{:04x}", check_digits(below)) != check {

@@ -28,7 +28,16 @@ pub struct QueueStats {
 impl QueueStats {
     /// A queue without jobs.
     pub fn empty(queue: QueueName) -> Self {
-        Self { queue, pending: 0, processing: 0, awaiting_ack: 0, completed: 0, dead: 0, cancelled: 0, oldest_ready: None }
+        Self {
+            queue,
+            pending: 0,
+            processing: 0,
+            awaiting_ack: 0,
+            completed: 0,
+            dead: 0,
+            cancelled: 0,
+            oldest_ready: None,
+        }
     }
 
     /// The count of one state.

@@ -34,6 +34,7 @@ impl Progress {
     pub(crate) fn new() -> Self {
         if io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
+            bar.set_style(style(0));
             bar.enable_steady_tick(Duration::from_millis(200));
             return Self::Bar(bar);
         }
@@ -46,9 +47,9 @@ impl Progress {
         match self {
             Self::Bar(bar) => {
                 bar.reset();
-                bar.set_style(style(total));
-                bar.set_length(total);
                 bar.set_message(title);
+                bar.set_length(total);
+                bar.set_style(style(total));
             }
             Self::Lines(lines) => {
                 say(&format!(

@@ -32,6 +32,22 @@ impl Engine<'_> {
         self.open_next(queue, group)
     }
 
+    /// The queue's limit may have been raised or lifted: every group opens what it now may. That can be much work at once,
+    /// but it follows a person's change of a setting, not a job.
+    pub(super) fn open_all_groups(&mut self, queue: u32) -> Result<(), Fault> {
+        let groups: Vec<String> = self
+            .db
+            .conn
+            .prepare_cached("SELECT DISTINCT grp FROM grouped WHERE queue = ?1 AND waiting = 1")?
+            .query_map([queue], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for group in groups {
+            let group = Group::try_from(group).map_err(|e| Fault::Broken(e.to_string()))?;
+            self.open_next(queue, &group)?;
+        }
+        Ok(())
+    }
+
     /// Whether a job waits in its group's line.
     pub(super) fn waits_in_group(&self, queue: u32, group: &Group, id: JobId) -> Result<bool, Fault> {
         let found = self
@@ -45,8 +61,7 @@ impl Engine<'_> {
         Ok(found.is_some())
     }
 
-    /// Opens jobs of a group while the rule allows. A queue that no longer has a limit lets them all through. A changed
-    /// limit is noticed here, when a job joins or ends, and not when it is set: setting it must not take a long commit.
+    /// Opens jobs of a group while the rule allows. A queue that no longer has a limit lets them all through.
     fn open_next(&mut self, queue: u32, group: &Group) -> Result<(), Fault> {
         let limit = self.queue(queue)?.rules.config.group_concurrency.unwrap_or(u32::MAX);
         let mut open: u32 = self

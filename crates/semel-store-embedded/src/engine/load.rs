@@ -2,13 +2,10 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use rusqlite::Connection;
 use semel_core::ids::{IdGenerator, JobId};
 use semel_core::queue::Rules;
-use semel_core::time::Timestamp;
-use semel_store::Clock;
 
 use super::{Engine, Sweep, Tidy, Traces};
 use crate::Options;
@@ -39,7 +36,7 @@ impl<'c> Engine<'c> {
         let sealed_to = id_from_meta(&db, meta::SEALED_TO)?;
         let mut engine = Self {
             queues: load_queues(&db, options.chunk_ids)?,
-            now: start_time(&options.clock, last_id),
+            now: options.clock.now(),
             clock: options.clock.clone(),
             ids,
             last_id,
@@ -125,12 +122,6 @@ fn last_id(db: &Db<'_>) -> Result<JobId, Fault> {
 
 fn id_from_meta(db: &Db<'_>, name: &str) -> Result<JobId, Fault> {
     JobId::from_raw(db.meta(name)?).ok_or_else(|| Fault::Broken(format!("{name} is not an id")))
-}
-
-/// The store's time starts at the clock's, but not before the last job was published.
-fn start_time(clock: &Arc<dyn Clock>, last_id: JobId) -> Timestamp {
-    let floor = if last_id == JobId::ZERO { Timestamp::default() } else { last_id.time() };
-    clock.now().max(floor)
 }
 
 pub(crate) fn key_hasher(db: &Db<'_>, options: &Options) -> Result<KeyHasher, Fault> {

@@ -26,6 +26,7 @@ impl Engine<'_> {
                     queue.counts.gate.breaker = Breaker::default();
                 }
                 queue.rules = rules;
+                self.open_all_groups(no)?;
                 no
             }
             None => self.new_queue(name, rules),

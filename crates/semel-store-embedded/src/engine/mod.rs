@@ -75,7 +75,8 @@ pub(crate) struct Engine<'c> {
 }
 
 impl Engine<'_> {
-    /// Moves time on. The store's time never goes back, not even below what the ids on disk say.
+    /// Moves time on. It never goes back while the store is open. Across a restart it may, if somebody set the clock back:
+    /// ids then go on above those on disk, but time is what the clock says, or everything would wait for it to catch up.
     pub(crate) fn tick(&mut self) {
         self.now = self.now.max(self.clock.now());
     }

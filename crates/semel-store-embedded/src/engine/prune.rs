@@ -112,6 +112,14 @@ impl Sweep {
     }
 }
 
+/// Ids in `(from, to]` to look at.
+struct Range {
+    from: JobId,
+    to: JobId,
+    /// Whether nothing comes after it.
+    last: bool,
+}
+
 /// What a slice has done so far.
 #[derive(Default)]
 struct Tally {
@@ -137,19 +145,11 @@ impl Engine<'_> {
 
     /// Looks at the next rows of a table.
     fn look(&mut self, table: Table, limit: u32, tally: &mut Tally) -> Result<(), Fault> {
-        let now = self.now;
-        let youngest = JobId::first_at(Timestamp::from_millis(
-            now.millis().saturating_sub(self.shortest_retention().millis()).saturating_add(1),
-        ));
-        let (from, to) = self.sweep.half(table).next_range(now);
-        if from >= youngest {
-            self.sweep.half(table).at_end = true;
-            return Ok(());
-        }
+        let stretch = self.next_stretch(table);
         let wanted = limit - tally.looked;
-        let rows = self.finished_rows(table, from, to.min(youngest), wanted)?;
+        let rows = self.finished_rows(table, stretch.from, stretch.to, wanted)?;
         let full = rows.len() == wanted as usize;
-        let hi = if full { rows.last().map_or(to, |(id, _)| *id) } else { to.min(youngest) };
+        let hi = if full { rows.last().map_or(stretch.to, |(id, _)| *id) } else { stretch.to };
         let mut until: Option<Timestamp> = None;
         let seen = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         for (id, rec) in rows {
@@ -157,8 +157,27 @@ impl Engine<'_> {
             until = until.into_iter().chain(next).min();
         }
         tally.looked += seen;
-        self.sweep.half(table).learn(hi, until, seen);
+        let half = self.sweep.half(table);
+        half.at_end = stretch.last && !full;
+        half.learn(hi, until.filter(|_| !stretch.last), seen);
         Ok(())
+    }
+
+    /// Where to look next. A job cannot have been finished before it was published, so jobs younger than the shortest
+    /// retention are passed over. Ids tell the time of publishing, but not those that run ahead of the clock (as after
+    /// somebody set it back): such are looked at last, and always.
+    fn next_stretch(&mut self, table: Table) -> Range {
+        let now = self.now.millis();
+        let old_enough = now.saturating_sub(self.shortest_retention().millis()).saturating_add(1);
+        let young = JobId::first_at(Timestamp::from_millis(old_enough));
+        let ahead = JobId::first_at(Timestamp::from_millis(now.saturating_add(1)));
+        let (from, to) = self.sweep.half(table).next_range(self.now);
+        if from < young {
+            return Range { from, to: to.min(young), last: false };
+        }
+        let half = self.sweep.half(table);
+        half.place = Some(from.max(ahead));
+        Range { from: half.place(), to: MAX_ID, last: true }
     }
 
     /// No finished job can be touched sooner after its publish than this.

@@ -148,6 +148,45 @@ fn a_damaged_run_is_not_merged_into_a_sound_one() {
     assert!(index.verify((9..=24).map(row)).unwrap().is_complete());
 }
 
+/// A merge over a gap would claim to cover it.
+#[test]
+fn runs_are_not_merged_across_a_gap() {
+    let dir = scratch();
+    fs::remove_file(three_runs(dir.path())).unwrap();
+    let (mut index, recovery) = open(dir.path(), Options { merge_fan: 2, ..small() });
+    settle(&mut index).unwrap();
+    assert_eq!(index.runs().len(), 2);
+    recover(&mut index, &recovery, 12);
+    settle(&mut index).unwrap();
+    assert_finds(&index, 1..=12);
+    assert!(index.runs().len() < 3, "now they are");
+}
+
+/// A run is rebuilt because something is wrong with it; a merge that has read it before must not bring that back.
+#[test]
+fn a_rebuild_waits_for_a_merge_under_way() {
+    let dir = scratch();
+    three_runs(dir.path());
+    let (mut index, _) = open(dir.path(), small());
+    index.poll().unwrap();
+    let rebuilt = index.rebuild_run(IdRange::new(4, 8), &[row(5)]);
+    assert!(matches!(rebuilt, Err(KeyIndexError::BadRange { .. })), "the run is part of a larger one now");
+    assert_finds(&index, 1..=12);
+}
+
+#[test]
+fn nothing_is_read_beyond_a_damaged_block() {
+    let dir = scratch();
+    let (mut index, _) = open(dir.path(), Options { run_keys: 10_000, ..small() });
+    publish(&mut index, 1..=10_000);
+    index.flush().unwrap();
+    let range = index.runs()[0].range;
+    flip(&dir.path().join(range.file_name()), 4_096 * 5);
+    let mut entries = index.run_entries(range).unwrap();
+    assert!(entries.next().unwrap().is_err());
+    assert!(entries.next().is_none(), "a part would be taken for the whole");
+}
+
 #[test]
 fn of_two_runs_that_overlap_the_later_is_not_believed() {
     let dir = scratch();

@@ -2,4 +2,6 @@
 
 mod conformance;
 mod harness;
+mod maintenance;
 mod model;
+mod upkeep;

@@ -149,7 +149,7 @@ pub(super) async fn tokens_increase_across_crashes(kit: &mut Kit) {
         last = Some(delivery.token);
         kit.crash().await;
         if round == 2 {
-            kit.crash().await
+            kit.crash().await;
         }
     }
 }

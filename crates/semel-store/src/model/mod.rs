@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::strategy::{Just, Strategy};
-use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 use proptest_state_machine::Sequential;
 use semel_core::time::Timestamp;
 use tokio::runtime::{Builder, Runtime};
@@ -50,33 +50,90 @@ const STEPS_MAX: usize = 60;
 /// Most histories tried to shorten one that failed.
 const SHRINKS_MAX: u32 = 4096;
 
-/// Runs random histories on the memory store and on fresh stores of a backend, and panics with the shortest history it
-/// finds on which they differ.
-///
-/// Every harness MUST be of an empty store and start at the same time, or a failure could not be repeated.
+/// Which histories are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Histories {
+    /// How many.
+    pub cases: u32,
+    /// What they are made from: the same seed makes the same histories.
+    pub seed: u64,
+}
+
+/// Runs the histories that the environment asks for on the memory store and on fresh stores of a backend, and panics with
+/// the shortest history it finds on which they differ.
 pub fn check_against_memory<H: Harness>(new_harness: impl Fn() -> H) {
-    let runtime =
-        Builder::new_current_thread().enable_all().build().expect("a runtime needs no more than a thread");
-    let seed = setting("SEMEL_MODEL_SEED").unwrap_or_else(|| RandomState::new().hash_one(CASES));
-    let cases = setting("SEMEL_MODEL_CASES").and_then(|n| u32::try_from(n).ok()).unwrap_or(CASES);
-    let config = Config {
-        cases,
-        max_shrink_iters: SHRINKS_MAX,
-        rng_seed: RngSeed::Fixed(seed),
-        // The seed repeats the run, so no file of failures is kept.
-        failure_persistence: None,
-        ..Config::default()
-    };
-    let start = fresh(&runtime, &new_harness).store.now();
-    let result = TestRunner::new(config).run(&histories(start), |(reference, steps, seen)| {
-        let system = fresh(&runtime, &new_harness);
-        runtime.block_on(run(system, reference, steps, seen))
-    });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(reason, (_, steps, _))) => panic!("{}", report(seed, &steps, reason.message())),
-        Err(TestError::Abort(reason)) => panic!("no history could be made: {reason}"),
+    Histories::from_env().check(new_harness);
+}
+
+impl Histories {
+    /// What `SEMEL_MODEL_CASES` and `SEMEL_MODEL_SEED` say; 256 histories from a random seed if they say nothing.
+    pub fn from_env() -> Self {
+        let cases = setting("SEMEL_MODEL_CASES").and_then(|n| u32::try_from(n).ok()).unwrap_or(CASES);
+        let seed = setting("SEMEL_MODEL_SEED").unwrap_or_else(|| RandomState::new().hash_one(CASES));
+        Self { cases, seed }
     }
+
+    /// Runs them, as [`check_against_memory`] does.
+    ///
+    /// Every harness MUST be of an empty store and start at the same time, or a failure could not be repeated.
+    pub fn check<H: Harness>(self, new_harness: impl Fn() -> H) {
+        let runtime =
+            Builder::new_current_thread().enable_all().build().expect("a runtime needs but a thread");
+        let start = fresh(&runtime, &new_harness).store.now();
+        let try_out = |steps: &[Step], seen: Option<Arc<AtomicUsize>>| {
+            let system = fresh(&runtime, &new_harness);
+            runtime.block_on(run(system, Reference::new(start), steps, seen))
+        };
+        let run_all = |(_, steps, seen): History| try_out(&steps, seen);
+        match TestRunner::new(self.config()).run(&histories(start), run_all) {
+            Ok(()) => {}
+            Err(TestError::Fail(_, (_, steps, _))) => {
+                panic!("{}", self.report(steps, |steps| try_out(steps, None)))
+            }
+            Err(TestError::Abort(reason)) => panic!("no history could be made: {reason}"),
+        }
+    }
+
+    fn config(self) -> Config {
+        Config {
+            cases: self.cases,
+            max_shrink_iters: SHRINKS_MAX,
+            rng_seed: RngSeed::Fixed(self.seed),
+            // The seed repeats the run, so no file of failures is kept.
+            failure_persistence: None,
+            ..Config::default()
+        }
+    }
+
+    /// What a person needs to know of a history that failed.
+    fn report(self, steps: Vec<Step>, try_out: impl Fn(&[Step]) -> Check) -> String {
+        let steps = shortened(steps, &try_out);
+        let reason = match try_out(&steps) {
+            Err(TestCaseError::Fail(reason)) => reason.message().to_owned(),
+            other => format!("it did, but not the second time ({other:?}): the harness is not deterministic"),
+        };
+        let mut text = format!("the store differs from the memory store: {reason}\nafter these steps:\n");
+        for (i, step) in steps.iter().enumerate() {
+            writeln!(text, "  {}. {step:?}", i + 1).expect("a string takes all text");
+        }
+        text + &format!("SEMEL_MODEL_SEED={} repeats it", self.seed)
+    }
+}
+
+/// The history without every step that is not needed to make it fail. proptest tries to leave out each step once, from
+/// the end; a step may only become needless when one before it is gone.
+fn shortened(mut steps: Vec<Step>, try_out: impl Fn(&[Step]) -> Check) -> Vec<Step> {
+    let mut at = 0;
+    while at < steps.len() {
+        let mut fewer = steps.clone();
+        fewer.remove(at);
+        if try_out(&fewer).is_err() {
+            (steps, at) = (fewer, 0);
+        } else {
+            at += 1;
+        }
+    }
+    steps
 }
 
 fn setting(name: &str) -> Option<u64> {
@@ -109,7 +166,7 @@ fn histories(start: Timestamp) -> impl Strategy<Value = History> {
 async fn run<H: Harness>(
     mut system: System<H>,
     mut reference: Reference,
-    steps: Vec<Step>,
+    steps: &[Step],
     seen: Option<Arc<AtomicUsize>>,
 ) -> Check {
     system.follow(&reference).await?;
@@ -117,17 +174,9 @@ async fn run<H: Harness>(
         if let Some(seen) = &seen {
             seen.fetch_add(1, Ordering::SeqCst);
         }
-        reference = reference.next(&step);
+        reference = reference.next(step);
         reference.audit()?;
         system.follow(&reference).await?;
     }
     system.finish(reference).await
-}
-
-fn report(seed: u64, steps: &[Step], reason: &str) -> String {
-    let mut text = format!("the store differs from the memory store: {reason}\nafter these steps:\n");
-    for (i, step) in steps.iter().enumerate() {
-        writeln!(text, "  {}. {step:?}", i + 1).expect("a string takes all text");
-    }
-    text + &format!("SEMEL_MODEL_SEED={seed} repeats it")
 }

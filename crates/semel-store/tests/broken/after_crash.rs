@@ -80,7 +80,7 @@ pub(crate) struct CrashResumes;
 
 impl Flaw for CrashResumes {
     fn at_crash(&self) -> Vec<Command> {
-        vec![Command::Pause { queue: QueueName::try_from("orders").unwrap(), paused: false }]
+        vec![Command::Pause { queue: QueueName::try_from("orders").expect("a valid name"), paused: false }]
     }
 }
 
@@ -102,15 +102,16 @@ pub(crate) struct CrashBurnsAttempts {
 
 impl Flaw for CrashBurnsAttempts {
     fn deliveries(&self, deliveries: Vec<Delivery>) -> Vec<Delivery> {
-        self.out.lock().unwrap().extend(deliveries.iter().cloned());
+        self.out.lock().expect("no call panics with the list").extend(deliveries.iter().cloned());
         deliveries
     }
 
     fn at_crash(&self) -> Vec<Command> {
         let failed = |delivery: Delivery| {
             let outcome = Outcome::Failed { error: "crash".into() };
-            Command::Settle(Settle::new(delivery.id, None, outcome, Report::default()).unwrap())
+            let settle = Settle::new(delivery.id, None, outcome, Report::default());
+            Command::Settle(settle.expect("a valid settle"))
         };
-        self.out.lock().unwrap().drain(..).map(failed).collect()
+        self.out.lock().expect("no call panics with the list").drain(..).map(failed).collect()
     }
 }

@@ -119,7 +119,7 @@ impl<F: Flaw> Broken<F> {
     }
 
     fn note(&self, asked: Asked) {
-        self.log.lock().unwrap().push((self.now(), asked));
+        self.log.lock().expect("no call panics with the log").push((self.now(), asked));
     }
 
     fn hurry(&self, span: Millis) {
@@ -129,7 +129,7 @@ impl<F: Flaw> Broken<F> {
     /// The store as it opens after a crash: what it was asked is done again, but for what the flaw forgets.
     async fn reopened(&self) -> Self {
         let fresh = Self::new();
-        let log = self.log.lock().unwrap().clone();
+        let log = self.log.lock().expect("no call panics with the log").clone();
         let kept = log.len().saturating_sub(1);
         for (n, (at, asked)) in log.into_iter().enumerate() {
             fresh.clock.advance_to(at);
@@ -145,8 +145,8 @@ impl<F: Flaw> Broken<F> {
 
     async fn redo(&self, asked: Asked) {
         match asked {
-            Asked::Apply(batch) => self.apply(batch).await.map(drop).unwrap_or_default(),
-            Asked::Lease(request) => self.lease(request).await.map(drop).unwrap_or_default(),
+            Asked::Apply(batch) => drop(self.apply(batch).await.expect("what was taken once is taken again")),
+            Asked::Lease(request) => drop(self.lease(request).await.expect("an open store leases")),
             Asked::Crash => {
                 self.note(Asked::Crash);
                 self.inner.crash();

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use semel_core::QueueConfig;
+use semel_core::ids::Token;
 use semel_core::outcome::{DeferScope, Outcome};
 use semel_core::publish::Draft;
 use semel_core::settle::Settle;
@@ -15,7 +16,7 @@ fn republish(command: Command, change: impl FnOnce(&mut Draft)) -> Command {
     let Command::Publish(publish) = command else { return command };
     let mut draft = publish.draft().clone();
     change(&mut draft);
-    Command::Publish(draft.check().unwrap())
+    Command::Publish(draft.check().expect("a draft that passed passes again"))
 }
 
 fn reconfigure(command: Command, change: impl FnOnce(&mut QueueConfig)) -> Command {
@@ -24,9 +25,17 @@ fn reconfigure(command: Command, change: impl FnOnce(&mut QueueConfig)) -> Comma
     Command::PutQueue { name, config }
 }
 
-fn resettle(command: Command, change: impl FnOnce(&Settle) -> Settle) -> Command {
+fn resettle(command: Command, change: impl FnOnce(&mut Option<Token>, &mut Outcome)) -> Command {
     let Command::Settle(settle) = command else { return command };
-    Command::Settle(change(&settle))
+    let (mut token, mut outcome) = (settle.token(), settle.outcome().clone());
+    change(&mut token, &mut outcome);
+    let settle = Settle::new(settle.id(), token, outcome, settle.report());
+    Command::Settle(settle.expect("a settle that passed passes again"))
+}
+
+/// Makes backpressure on one job of an outcome.
+fn defer_alone(outcome: &mut Outcome, retry_after: Option<Millis>) {
+    *outcome = Outcome::Backpressure { retry_after, scope: Some(DeferScope::Job), reason: None };
 }
 
 fn has(asked: &Asked, wanted: fn(&Command) -> bool) -> bool {
@@ -53,12 +62,12 @@ pub(crate) struct NoDedupWithinABatch;
 impl Flaw for NoDedupWithinABatch {
     async fn apply(&self, store: &MemoryStore, batch: Vec<Command>) -> Result<Vec<Answer>, StoreError> {
         let mut seen = Vec::new();
-        let unseen = |draft: &mut Draft| match draft.key.clone() {
+        let mut forget_seen = |draft: &mut Draft| match draft.key.clone() {
             Some(key) if seen.contains(&key) => draft.key = None,
             key => seen.extend(key),
         };
-        let mut unseen = unseen;
-        store.apply(batch.into_iter().map(|command| republish(command, &mut unseen)).collect()).await
+        let batch = batch.into_iter().map(|command| republish(command, &mut forget_seen)).collect();
+        store.apply(batch).await
     }
 }
 
@@ -98,7 +107,7 @@ pub(crate) struct NoFencing;
 
 impl Flaw for NoFencing {
     fn command(&self, command: Command) -> Command {
-        resettle(command, |s| Settle::new(s.id(), None, s.outcome().clone(), s.report()).unwrap())
+        resettle(command, |token, _| *token = None)
     }
 }
 
@@ -108,12 +117,10 @@ pub(crate) struct DeferBurnsAnAttempt;
 
 impl Flaw for DeferBurnsAnAttempt {
     fn command(&self, command: Command) -> Command {
-        resettle(command, |s| match s.outcome() {
-            Outcome::Backpressure { .. } => {
-                let outcome = Outcome::Failed { error: "deferred".into() };
-                Settle::new(s.id(), s.token(), outcome, s.report()).unwrap()
+        resettle(command, |_, outcome| {
+            if matches!(outcome, Outcome::Backpressure { .. }) {
+                *outcome = Outcome::Failed { error: "deferred".into() };
             }
-            _ => s.clone(),
         })
     }
 }
@@ -124,9 +131,10 @@ pub(crate) struct FailuresAreFree;
 
 impl Flaw for FailuresAreFree {
     fn command(&self, command: Command) -> Command {
-        resettle(command, |s| match s.outcome() {
-            Outcome::Failed { .. } => alone(s, Some(Millis::from_secs(10))),
-            _ => s.clone(),
+        resettle(command, |_, outcome| {
+            if matches!(outcome, Outcome::Failed { .. }) {
+                defer_alone(outcome, Some(Millis::from_secs(10)));
+            }
         })
     }
 }
@@ -137,16 +145,12 @@ pub(crate) struct NoHold;
 
 impl Flaw for NoHold {
     fn command(&self, command: Command) -> Command {
-        resettle(command, |s| match s.outcome() {
-            Outcome::Backpressure { retry_after, .. } => alone(s, *retry_after),
-            _ => s.clone(),
+        resettle(command, |_, outcome| {
+            if let Outcome::Backpressure { retry_after, .. } = *outcome {
+                defer_alone(outcome, retry_after);
+            }
         })
     }
-}
-
-fn alone(settle: &Settle, retry_after: Option<Millis>) -> Settle {
-    let outcome = Outcome::Backpressure { retry_after, scope: Some(DeferScope::Job), reason: None };
-    Settle::new(settle.id(), settle.token(), outcome, settle.report()).unwrap()
 }
 
 /// Delayed jobs go out a millisecond early.

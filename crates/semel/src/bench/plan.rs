@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::workload;
+use crate::text;
 
 /// The sizes of one run.
 #[derive(Debug, Clone, Serialize)]
@@ -56,8 +57,8 @@ impl Plan {
             batch: workload::BATCH,
             repeats_percent: workload::REPEATS_PERCENT,
             repeats: format!(
-                "half of them among the {} newest jobs, half uniform over all jobs present, payload included",
-                workload::RECENT
+                "half among the {} newest jobs, half uniform over all jobs present",
+                text::count(workload::RECENT)
             ),
         }
     }

@@ -38,6 +38,7 @@ struct Round {
     rates: Rates,
     commits: Commits,
     lives_full: f64,
+    keys_present: f64,
     expiry: Expiry,
     single: Single,
 }
@@ -76,7 +77,7 @@ fn restarts(
     progress: &mut Progress,
 ) -> Result<(Vec<Restart>, Restart), Failure> {
     // Enough for the process to have filled its caches, not so many that the store outgrows its plan.
-    let jobs = plan.jobs.min(plan.keys / 20).max(1);
+    let jobs = plan.jobs.min(plan.keys / 64).max(1);
     let mut published = published;
     let mut warm = Vec::new();
     for _ in 0..plan.runs {
@@ -103,7 +104,8 @@ fn round(
     let expiry = expiry::run(&dir.join("expiry"), plan.expiring, plan.jobs, progress)?;
     let single = single::run(&dir.join("single"), &mut raw, plan.singles, progress)?;
     fs::remove_dir_all(&dir).map_err(Failure::io("remove the directory of the round"))?;
-    Ok(Round { rates, commits, lives_full, expiry, single })
+    let keys_present = float(workload.published());
+    Ok(Round { rates, commits, lives_full, keys_present, expiry, single })
 }
 
 fn rates(
@@ -175,6 +177,7 @@ impl Rounds {
             Figure::new("all keys present", RATE, self.each(|r| r.rates.full)),
             Figure::new("all keys present, by the wall clock", RATE, self.each(|r| r.commits.wall_rate)),
             Figure::new("preload", RATE, vec![self.preload_rate]),
+            Figure::new("keys present at the end of the round", "keys", self.each(|r| r.keys_present)),
             Figure::new("repeats answered with the first job", "share", self.each(|r| r.rates.deduplicated)),
             Figure::new("whole lives, empty store", "lives/s", self.each(|r| r.rates.lives)),
             Figure::new("whole lives, all keys present", "lives/s", self.each(|r| r.lives_full)),
@@ -205,7 +208,7 @@ impl Rounds {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "memory is far below 2^53 bytes")]
-fn float(bytes: u64) -> f64 {
-    bytes as f64
+#[expect(clippy::cast_precision_loss, reason = "bytes and keys are far below 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
 }

@@ -3,4 +3,5 @@
 mod bench;
 mod help;
 mod run;
+mod store;
 mod tour;

@@ -1,0 +1,99 @@
+//! Somebody reads and never ends: commits go on, and the log is taken back once the reader is gone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags};
+use semel_core::name::QueueName;
+use semel_core::payload::Payload;
+use semel_core::publish::Draft;
+use semel_core::queue::QueueConfig;
+use semel_proof::workload::block_on;
+use semel_store::{Command, JobQuery, Store};
+use semel_store_embedded::{EmbeddedStore, Options};
+
+const MEGABYTE: u64 = 1 << 20;
+/// Jobs of one commit, and bytes of each: about a megabyte in the log.
+const JOBS: u64 = 64;
+const BYTES: usize = 16_000;
+
+fn queue() -> QueueName {
+    QueueName::try_from("q").unwrap()
+}
+
+fn open(dir: &Path) -> Arc<dyn Store> {
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(dir, Options::default()).unwrap());
+    block_on(store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }])).unwrap();
+    store
+}
+
+/// Publishes about so many megabytes.
+fn publish(store: &Arc<dyn Store>, megabytes: u64) {
+    let payload = Payload::from_json(format!("\"{}\"", "x".repeat(BYTES))).unwrap();
+    for _ in 0..megabytes {
+        let job = || Command::Publish(Draft::new(queue(), payload.clone()).check().unwrap());
+        let answers = block_on(store.apply((0..JOBS).map(|_| job()).collect())).unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+    }
+}
+
+fn log_size(dir: &Path) -> u64 {
+    std::fs::metadata(dir.join("semel.db-wal")).map_or(0, |file| file.len())
+}
+
+fn count(store: &Arc<dyn Store>) -> u64 {
+    block_on(store.stats()).unwrap().queues.iter().map(semel_store::QueueStats::unfinished).sum()
+}
+
+/// A program that opened the file by itself, such as the `sqlite3` shell, and forgot its transaction.
+#[test]
+fn heavy_a_reader_that_never_ends_holds_up_nobody() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    publish(&store, 1);
+    let reader = Connection::open_with_flags(home.path().join("semel.db"), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let rows = |conn: &Connection| conn.query_row("SELECT count(*) FROM job", [], |row| row.get::<_, u64>(0)).unwrap();
+    assert_eq!(rows(&reader), JOBS);
+
+    publish(&store, 60);
+    assert_eq!(rows(&reader), JOBS, "the reader still sees what it began with");
+    assert_eq!(count(&store), 61 * JOBS, "and the store goes on");
+    let held = log_size(home.path());
+    println!("the log has {} MB while the reader reads", held / MEGABYTE);
+
+    drop(reader);
+    publish(&store, 120);
+    let after = log_size(home.path());
+    println!("the log has {} MB after it has ended and 120 MB more were written", after / MEGABYTE);
+    assert!(after <= held + 40 * MEGABYTE, "the log was not taken back: {after} bytes");
+    assert_eq!(count(&store), 181 * JOBS);
+    drop(store);
+    assert_eq!(count(&open(home.path())), 181 * JOBS);
+}
+
+/// A listing that somebody forgot half way holds nothing: each page is a reading of its own.
+#[test]
+fn heavy_a_listing_that_never_ends_holds_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let store = open(home.path());
+    publish(&store, 2);
+    let mut query = JobQuery { limit: 10, ..JobQuery::default() };
+    let mut walked = Vec::new();
+    for turn in 0..20 {
+        let page = block_on(store.jobs(query.clone())).unwrap();
+        walked.extend(page.items.iter().map(|job| job.id));
+        query.cursor = page.next;
+        assert!(query.cursor.is_some(), "turn {turn} of a long listing");
+        publish(&store, 5);
+    }
+    let log = log_size(home.path());
+    assert!(log <= 60 * MEGABYTE, "the log was not taken back while somebody listed: {log} bytes");
+    while query.cursor.is_some() {
+        let page = block_on(store.jobs(query.clone())).unwrap();
+        walked.extend(page.items.iter().map(|job| job.id));
+        query.cursor = page.next;
+    }
+    assert_eq!(walked.len() as u64, 2 * JOBS, "every job that was there from the start is met once");
+    assert!(walked.is_sorted_by(|a, b| a > b));
+}
