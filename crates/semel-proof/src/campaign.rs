@@ -112,7 +112,10 @@ impl Campaign {
     }
 
     fn keys(&self) -> Vec<(QueueName, Key)> {
-        let keyed = self.book.publishes().filter_map(|(subject, _)| Some((subject.queue.clone(), subject.key()?.clone())));
+        let keyed = self
+            .book
+            .publishes()
+            .filter_map(|(subject, _)| Some((subject.queue.clone(), subject.key()?.clone())));
         keyed.collect()
     }
 

@@ -26,7 +26,9 @@ impl Disk {
         File::create(&image)?.set_len(megabytes << 20)?;
         fs::create_dir(&mount)?;
         // A journal is what a power cut is played back from; lazy initialisation would go on writing in the background.
-        run(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&image))?;
+        run(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+            .arg(&image))?;
         let mut disk = Self { mount, image: Some(image), mounted: false };
         disk.mount()?;
         Ok(disk)
@@ -88,16 +90,18 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // A lazy unmount as the last resort: a process that still has a file open must not leave the disk behind.
-        if self.mounted && self.unmount().is_err() {
-            if let Err(e) = run(Command::new("umount").arg("--lazy").arg(&self.mount)) {
-                eprintln!("{} could not be unmounted: {e}", self.mount.display());
-            }
+        if self.mounted
+            && self.unmount().is_err()
+            && let Err(e) = run(Command::new("umount").arg("--lazy").arg(&self.mount))
+        {
+            eprintln!("{} could not be unmounted: {e}", self.mount.display());
         }
     }
 }
 
 fn run(command: &mut Command) -> io::Result<()> {
-    let output = command.env("PATH", PATH).output().map_err(|e| io::Error::other(format!("{command:?}: {e}")))?;
+    let output =
+        command.env("PATH", PATH).output().map_err(|e| io::Error::other(format!("{command:?}: {e}")))?;
     if output.status.success() {
         return Ok(());
     }
@@ -109,10 +113,8 @@ fn run(command: &mut Command) -> io::Result<()> {
 pub fn skip(what: &str, why: &dyn std::fmt::Display) {
     let line = format!("SKIPPED: {what}: {why}\n");
     eprint!("{line}");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-        PathBuf::from,
-    );
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), PathBuf::from);
     let noted = OpenOptions::new().create(true).append(true).open(target.join("semel-skips.txt"));
     if let Err(e) = noted.and_then(|mut file| file.write_all(line.as_bytes())) {
         eprintln!("the skip could not be noted in {}: {e}", target.display());

@@ -43,7 +43,11 @@ impl From<StoreError> for Stuck {
 }
 
 /// Leases and acknowledges until nothing is unfinished. Where jobs wait for a time, the clock is moved to it.
-pub async fn drain(store: &Arc<dyn Store>, recorder: &Recorder, clock: &ManualClock) -> Result<Drained, Stuck> {
+pub async fn drain(
+    store: &Arc<dyn Store>,
+    recorder: &Recorder,
+    clock: &ManualClock,
+) -> Result<Drained, Stuck> {
     let mut drained = Drained::default();
     let mut idle = 0;
     loop {
@@ -85,7 +89,8 @@ async fn next_event(store: &Arc<dyn Store>) -> Result<Option<Timestamp>, StoreEr
 /// One lease of a lane, acknowledged at once. Returns how many jobs it was.
 async fn drain_lane(store: &Arc<dyn Store>, recorder: &Recorder, lane: Lane) -> Result<u64, Ended> {
     let (queue, duration) = (lane.queue(), Millis::from_secs(60));
-    let request = LeaseRequest::new(queue.clone(), LEASE_BATCH_MAX, Some(duration)).expect("within its limits");
+    let request =
+        LeaseRequest::new(queue.clone(), LEASE_BATCH_MAX, Some(duration)).expect("within its limits");
     let op = recorder.invoke(store.now(), [&Call::Lease { queue, duration }].into_iter())?;
     let deliveries = store.lease(request).await?;
     let answer = Answer::Leased(deliveries.iter().map(delivered).collect());

@@ -16,6 +16,7 @@ pub mod drain;
 pub mod history;
 pub mod injector;
 pub mod recorder;
+pub mod settings;
 pub mod specimen;
 pub mod survey;
 pub mod trial;

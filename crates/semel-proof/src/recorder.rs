@@ -28,7 +28,11 @@ impl Recorder {
     }
 
     /// Writes down that these calls are about to be made; returns the number of the first, the others follow.
-    pub fn invoke<'a>(&self, at: Timestamp, calls: impl ExactSizeIterator<Item = &'a Call>) -> io::Result<Op> {
+    pub fn invoke<'a>(
+        &self,
+        at: Timestamp,
+        calls: impl ExactSizeIterator<Item = &'a Call>,
+    ) -> io::Result<Op> {
         let first = self.next.fetch_add(calls.len() as u64, Ordering::Relaxed);
         let invoked = calls.zip(first..).map(|(call, op)| Entry::Invoke { op, at, call: call.clone() });
         self.write(invoked)?;
@@ -41,7 +45,8 @@ impl Recorder {
         for entry in entries {
             writeln!(lines, "{entry}").expect("a String takes any text");
         }
-        let mut out = self.out.lock().map_err(|_| io::Error::other("another writer of the history panicked"))?;
+        let mut out =
+            self.out.lock().map_err(|_| io::Error::other("another writer of the history panicked"))?;
         out.write_all(lines.as_bytes())?;
         out.flush()
     }

@@ -38,7 +38,7 @@ pub struct Specimen {
 /// How the store that is to be damaged ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Closed: everything is in the database.
+    /// Closed, and the log moved into the database.
     Closed,
     /// Killed: the newest is in the log.
     Killed,
@@ -68,7 +68,7 @@ impl Specimen {
         let killed = read_files(home.path())?;
         block_on(store.close())?;
         drop(store);
-        let files = if ending == Ending::Killed { killed } else { read_files(home.path())? };
+        let files = if ending == Ending::Killed { killed } else { without_log(home.path())? };
         let now = clock.now();
         let mut specimen = Self { files, keys, truth: Survey::default(), now };
         specimen.truth = specimen.examine(&specimen.files)?;
@@ -82,6 +82,14 @@ impl Specimen {
         let store = open(home.path(), Arc::new(ManualClock::at(self.now)))?;
         block_on(Survey::read(&store, self.keys.iter().cloned()))
     }
+
+    /// Writes files into a new directory and has the store's own check look at them: true if it finds something wrong.
+    pub fn check_objects(&self, files: &Files) -> io::Result<bool> {
+        let home = scratch()?;
+        write_files(home.path(), files)?;
+        let report = semel_store_embedded::check::check(home.path(), &mut |_| ());
+        Ok(report.map_or(true, |report| !report.is_sound()))
+    }
 }
 
 fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError> {
@@ -92,10 +100,21 @@ fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, StoreError>
 fn keys_of(history: &str) -> Vec<(QueueName, Key)> {
     let mut book = Book::new();
     book.read(history).expect("a recorder writes what can be read");
-    let keyed = book.publishes().filter_map(|(subject, _)| Some((subject.queue.clone(), subject.key()?.clone())));
+    let keyed =
+        book.publishes().filter_map(|(subject, _)| Some((subject.queue.clone(), subject.key()?.clone())));
     let mut keys: Vec<_> = keyed.collect();
     keys.sort();
     keys
+}
+
+/// The files after the whole log was moved into the database.
+fn without_log(dir: &Path) -> Result<Files, Ended> {
+    let moved = rusqlite::Connection::open(dir.join("semel.db"))
+        .and_then(|conn| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)));
+    match moved {
+        Ok(0) => Ok(read_files(dir)?),
+        other => Err(io::Error::other(format!("the log could not be moved: {other:?}")).into()),
+    }
 }
 
 /// A directory for files that need not survive anything: in memory, where a sync costs nothing, if there is such a place.

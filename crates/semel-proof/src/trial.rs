@@ -17,7 +17,11 @@ use crate::workload::{Ended, Options, Shared, Worker, block_on};
 const START: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 
 /// Works `steps` steps on the store that `open` makes, drains it and judges it.
-pub fn run(open: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Store>, seed: u64, steps: u64) -> Result<Report, Stuck> {
+pub fn run(
+    open: impl FnOnce(Arc<dyn Clock>) -> Arc<dyn Store>,
+    seed: u64,
+    steps: u64,
+) -> Result<Report, Stuck> {
     let clock = Arc::new(ManualClock::at(START));
     let store = open(clock.clone());
     block_on(on(&store, &clock, seed, steps))
@@ -36,7 +40,8 @@ async fn on(store: &Arc<dyn Store>, clock: &ManualClock, seed: u64, steps: u64) 
     drain(store, &shared.recorder, clock).await?;
     let mut book = Book::new();
     book.read(&tape.take()).expect("a recorder writes what can be read");
-    let keys = book.publishes().filter_map(|(subject, _)| Some((subject.queue.clone(), subject.key()?.clone())));
+    let keys =
+        book.publishes().filter_map(|(subject, _)| Some((subject.queue.clone(), subject.key()?.clone())));
     let mut survey = Survey::read(store, keys.collect::<Vec<_>>()).await?;
     survey.drained = true;
     Ok(check(&book, &survey))

@@ -20,7 +20,9 @@ impl Commits {
         let mut commits = Vec::new();
         let mut began = HEADER;
         let mut sums = (word(log, 24), word(log, 28));
-        for (frame, bytes) in log.get(HEADER..).unwrap_or_default().chunks_exact(FRAME_HEADER + PAGE).enumerate() {
+        for (frame, bytes) in
+            log.get(HEADER..).unwrap_or_default().chunks_exact(FRAME_HEADER + PAGE).enumerate()
+        {
             let salted = bytes[8..16] == log[16..24];
             sums = checksum(checksum(sums, &bytes[..8]), &bytes[FRAME_HEADER..]);
             if !salted || sums != (word(bytes, 16), word(bytes, 20)) {
@@ -42,7 +44,9 @@ impl Commits {
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |four| u32::from_be_bytes(four.try_into().expect("four bytes are four bytes")))
+    bytes
+        .get(at..at + 4)
+        .map_or(0, |four| u32::from_be_bytes(four.try_into().expect("four bytes are four bytes")))
 }
 
 /// SQLite's checksum: two sums over pairs of words, in the byte order of the machine that made the log.

@@ -1,4 +1,5 @@
 //! A disk that is full, a directory that cannot be written, a directory that somebody else has (faults 8 and 10).
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +29,9 @@ fn queue() -> QueueName {
 fn open(dir: &Path, reserve_bytes: u64) -> Result<Arc<dyn Store>, StoreError> {
     let options = Options { reserve_bytes, ..Options::default() };
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(dir, options)?);
-    block_on(store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }]))?;
+    block_on(
+        store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }]),
+    )?;
     Ok(store)
 }
 
@@ -120,7 +123,8 @@ fn heavy_a_disk_without_any_room_loses_nothing_and_recovers() {
 fn a_second_opening_of_a_directory_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let _first = open(home.path(), 0).unwrap();
-    let refusal = EmbeddedStore::open(home.path(), Options::default()).expect_err("two in one process").to_string();
+    let refusal =
+        EmbeddedStore::open(home.path(), Options::default()).expect_err("two in one process").to_string();
     assert!(refusal.contains("in use") && refusal.contains(&std::process::id().to_string()), "{refusal}");
 
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_proof-child"));
@@ -138,7 +142,8 @@ fn heavy_a_directory_is_free_after_its_process_was_killed() {
     command.arg(home.path()).args(["--seed", "1"]);
     let child = Running::spawn(command).unwrap();
     child.first_ok().unwrap();
-    let refusal = EmbeddedStore::open(home.path(), Options::default()).expect_err("the child has it").to_string();
+    let refusal =
+        EmbeddedStore::open(home.path(), Options::default()).expect_err("the child has it").to_string();
     assert!(refusal.contains(&format!("process {}", child.id())), "{refusal}");
     assert!(child.kill_after(std::time::Duration::ZERO).unwrap().was_killed());
     EmbeddedStore::open(home.path(), Options::default()).unwrap();

@@ -1,4 +1,5 @@
 //! A disk whose syncs fail or are slow (faults 7 and 9 of the proof).
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -31,13 +32,14 @@ fn entries(history: &str) -> Vec<Entry> {
 
 /// Writes that were sent after the first failure and answered all the same.
 fn written_after_failure(history: &str) -> Vec<Op> {
-    let (mut failed, mut later) = (false, HashSet::new());
-    let mut written = Vec::new();
+    let (mut failed, mut later, mut written) = (false, HashSet::new(), Vec::new());
     for entry in entries(history) {
         match entry {
             Entry::Unknown { .. } => failed = true,
             Entry::Fail { why, .. } => failed |= why.contains("has failed"),
-            Entry::Invoke { op, call, .. } if failed && !matches!(call, Call::Lease { .. }) => drop(later.insert(op)),
+            Entry::Invoke { op, call, .. } if failed && !matches!(call, Call::Lease { .. }) => {
+                later.insert(op);
+            }
             Entry::Ok { op, .. } if later.contains(&op) => written.push(op),
             _ => {}
         }
@@ -62,8 +64,17 @@ fn heavy_a_failed_sync_stops_the_store() {
     let mut campaign = Campaign::new(&home.path().join("store"), 7);
     for when in [12, 40, 25] {
         let gone = run(&mut campaign, &[], &format!("fdatasync:error=EIO:when={when}"));
-        assert_eq!(gone.status.code(), Some(STORE_FAILED), "sync {when} failed, and the child went on: {}", gone.status);
-        assert_eq!(written_after_failure(&gone.history), Vec::<Op>::new(), "sync {when} failed, and the store went on writing");
+        assert_eq!(
+            gone.status.code(),
+            Some(STORE_FAILED),
+            "sync {when} failed, and the child went on: {}",
+            gone.status
+        );
+        assert_eq!(
+            written_after_failure(&gone.history),
+            Vec::<Op>::new(),
+            "sync {when} failed, and the store went on writing"
+        );
         assert_nothing_lost(&campaign, &format!("sync {when} failed"));
     }
     let (report, _) = campaign.finish().unwrap();
@@ -81,7 +92,10 @@ fn heavy_a_failed_sync_at_the_start_is_a_refusal() {
         let mut campaign = Campaign::new(&home.path().join("store"), 8);
         let gone = run(&mut campaign, &["--steps", "5"], &format!("{call}:error=EIO:when={when}"));
         assert_eq!(written_after_failure(&gone.history), Vec::<Op>::new(), "{call} {when}");
-        assert_nothing_lost(&campaign, &format!("{call} {when} failed, the child ended with {}", gone.status));
+        assert_nothing_lost(
+            &campaign,
+            &format!("{call} {when} failed, the child ended with {}", gone.status),
+        );
     }
 }
 
@@ -96,7 +110,10 @@ fn heavy_a_failed_sync_of_the_key_index_loses_no_key() {
     for (call, when) in [("fsync", "4"), ("fsync", "6+2"), ("fdatasync,fsync", "70")] {
         let inject = format!("{call}:error=EIO:when={when}");
         let gone = run(&mut campaign, &["--steps", "60"], &inject);
-        assert_nothing_lost(&campaign, &format!("{call} {when} failed, the child ended with {}", gone.status));
+        assert_nothing_lost(
+            &campaign,
+            &format!("{call} {when} failed, the child ended with {}", gone.status),
+        );
     }
     let (report, _) = campaign.finish().unwrap();
     assert_eq!(report.count, 0, "{report}");
@@ -114,6 +131,9 @@ fn heavy_slow_syncs_are_waited_for() {
     let gone = run(&mut campaign, &["--steps", "25"], "fdatasync:delay_enter=200000");
     println!("slow syncs: {:?}", began.elapsed());
     assert_eq!(gone.status.code(), Some(0), "the child did not finish: {}", gone.status);
-    assert!(entries(&gone.history).iter().all(|e| !matches!(e, Entry::Unknown { .. })), "a slow answer is an answer");
+    assert!(
+        entries(&gone.history).iter().all(|e| !matches!(e, Entry::Unknown { .. })),
+        "a slow answer is an answer"
+    );
     assert_nothing_lost(&campaign, "every sync took 200 ms");
 }

@@ -7,26 +7,27 @@ use semel_proof::campaign::Campaign;
 use semel_proof::checker::Verdict;
 use semel_proof::child::Running;
 use semel_proof::dice::Dice;
+use semel_proof::settings;
 
 /// A restart may take this long, whatever the kill interrupted.
 const RESTART_MAX: Duration = Duration::from_secs(5);
 
-fn from_env(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
-
 #[test]
 fn heavy_kill_loop() {
-    let rounds = from_env("SEMEL_KILL_ROUNDS", 30);
-    let seed = from_env("SEMEL_SEED", u64::from(std::process::id()));
+    let rounds = settings::number("SEMEL_KILL_ROUNDS", 30);
+    let seed = settings::seed();
     println!("kill loop: {rounds} rounds, SEMEL_SEED={seed}");
     let home = tempfile::tempdir().unwrap();
     let mut campaign = Campaign::new(&home.path().join("store"), seed);
     let mut dice = Dice::new(seed);
     for round in 1..=rounds {
         let child = Running::spawn(campaign.child(Path::new(env!("CARGO_BIN_EXE_proof-child")))).unwrap();
-        child.first_ok().unwrap();
-        let delay = dice.within(50..=400);
+        // Now and then the kill comes while the store is still being opened.
+        let early = round > 1 && dice.chance(20);
+        if !early {
+            child.first_ok().unwrap();
+        }
+        let delay = if early { dice.within(0..=80) } else { dice.within(50..=400) };
         let gone = child.kill_after(Duration::from_millis(delay)).unwrap();
         assert!(gone.was_killed(), "round {round}: the child ended by itself: {}", gone.status);
         let before = campaign.book().oks();
@@ -34,8 +35,9 @@ fn heavy_kill_loop() {
         let reopened = campaign.reopen().unwrap();
         let report = campaign.judge(&reopened.store).unwrap();
         println!(
-            "round {round:3}: killed {delay:3} ms after the first answer, {:6} operations answered ({:7} in all), \
+            "round {round:3}: killed {delay:3} ms after {}, {:6} operations answered ({:7} in all), \
              open again in {:4} ms, {} breaches",
+            if early { "its start" } else { "its first answer" },
             report.oks - before,
             report.oks,
             reopened.took.as_millis(),

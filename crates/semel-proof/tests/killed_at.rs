@@ -1,5 +1,6 @@
 //! Killed at one exact system call (fault 2): before the append, in it, before the sync, before the answer, while the
 //! store is being made, while keys are being sealed. A retry with the key always gives the same job.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,13 +32,15 @@ fn heavy_killed_at_any_step_of_a_commit() {
     }
     let home = tempfile::tempdir().unwrap();
     let mut campaign = Campaign::new(&home.path().join("store"), 21);
+    // How a store is made is for the other test.
+    assert!(!killed_at(&mut campaign, "rename", 1000, "5"), "nothing is renamed so often");
     let mut kills = 0;
     for (call, times) in [
-        ("pwrite64", &[40, 171, 302, 600][..]),
-        ("fdatasync", &[9, 21, 40]),
-        ("write", &[10, 30, 60]),
-        ("rename", &[1, 2]),
-        ("fsync", &[1, 2, 3]),
+        ("pwrite64", &[40, 171, 302][..]),
+        ("fdatasync", &[9, 21]),
+        ("write", &[10, 30, 45]),
+        ("rename", &[1]),
+        ("fsync", &[1]),
         ("unlink", &[1]),
     ] {
         for &when in times {
@@ -45,11 +48,14 @@ fn heavy_killed_at_any_step_of_a_commit() {
             kills += u32::from(killed);
             let reopened = campaign.reopen().unwrap();
             let report = campaign.judge(&reopened.store).unwrap();
-            println!("{call} {when}: killed {killed}, {} operations answered in all, {} breaches", report.oks, report.count);
+            println!(
+                "{call} {when}: killed {killed}, {} operations answered in all, {} breaches",
+                report.oks, report.count
+            );
             assert_eq!(report.count, 0, "{call} {when}: {report}");
         }
     }
-    assert!(kills >= 10, "only {kills} children made the call they were to die in");
+    assert!(kills >= 8, "only {kills} children made the call they were to die in");
     let (report, _) = campaign.finish().unwrap();
     assert_eq!(report.count, 0, "{report}");
 }
@@ -60,7 +66,9 @@ fn heavy_killed_while_the_store_is_made() {
     if let Err(why) = injector::available() {
         return skip("killed while the store is made", &why);
     }
-    for (call, times) in [("fdatasync", 1..=9), ("fsync", 1..=2), ("rename", 1..=1), ("unlink", 1..=3), ("pwrite64", 1..=8)] {
+    for (call, times) in
+        [("fdatasync", 1..=9), ("fsync", 1..=2), ("rename", 1..=1), ("unlink", 1..=3), ("pwrite64", 1..=8)]
+    {
         for when in times {
             let home = tempfile::tempdir().unwrap();
             let dir = home.path().join("store");

@@ -1,4 +1,5 @@
 //! The power goes while the store works: what had been answered is on the disk (fault 3 of the proof).
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::io;
 use std::path::Path;
@@ -9,10 +10,7 @@ use semel_proof::checker::{Report, Verdict};
 use semel_proof::child::Running;
 use semel_proof::dice::Dice;
 use semel_proof::disk::{Disk, skip};
-
-fn from_env(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-}
+use semel_proof::settings;
 
 /// A disk of its own for one test, or the reason why this machine has none.
 fn disk(home: &Path) -> io::Result<Disk> {
@@ -41,8 +39,8 @@ fn round(campaign: &mut Campaign, disk: &mut Disk, delay: u64, extra: &[&str]) -
 
 #[test]
 fn heavy_power_cut() {
-    let rounds = from_env("SEMEL_POWER_ROUNDS", 5);
-    let seed = from_env("SEMEL_SEED", u64::from(std::process::id()));
+    let rounds = settings::number("SEMEL_POWER_ROUNDS", 5);
+    let seed = settings::seed();
     let home = tempfile::tempdir().unwrap();
     let mut disk = match disk(home.path()) {
         Ok(disk) => disk,
@@ -54,7 +52,10 @@ fn heavy_power_cut() {
     for n in 1..=rounds {
         let delay = dice.within(100..=600);
         let report = round(&mut campaign, &mut disk, delay, &[]);
-        println!("round {n:2}: cut {delay:3} ms after the first answer, {:7} operations answered in all, {} breaches", report.oks, report.count);
+        println!(
+            "round {n:2}: cut {delay:3} ms after the first answer, {:7} operations answered in all, {} breaches",
+            report.oks, report.count
+        );
         assert_eq!(report.count, 0, "seed {seed}, round {n}: {report}");
     }
     let (report, drained) = campaign.finish().unwrap();

@@ -1,4 +1,5 @@
 //! The end of the log is torn, as a crash leaves it (fault 5): every commit before the tear is there, and nothing after it.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -33,17 +34,24 @@ fn open(dir: &Path) -> Arc<dyn Store> {
 /// Publishes three jobs in one commit.
 fn publish(store: &Arc<dyn Store>, name: &str) -> BTreeSet<JobId> {
     let payload = Payload::from_json(format!("\"{}\"", "x".repeat(3000))).unwrap();
-    let draft = |n| Draft::new(queue(), payload.clone()).with_key(Key::try_from(format!("{name}-{n}")).unwrap());
+    let draft =
+        |n| Draft::new(queue(), payload.clone()).with_key(Key::try_from(format!("{name}-{n}")).unwrap());
     let batch = (0..3).map(|n| Command::Publish(draft(n).check().unwrap())).collect();
     let answers = block_on(store.apply(batch)).unwrap();
-    answers.into_iter().map(|answer| if let Ok(Reply::Published(p)) = answer { p.id } else { panic!("{answer:?}") }).collect()
+    answers
+        .into_iter()
+        .map(|answer| if let Ok(Reply::Published(p)) = answer { p.id } else { panic!("{answer:?}") })
+        .collect()
 }
 
 /// The files of a store that was killed after its last commit, and the jobs of each commit.
 fn killed_store() -> (Files, Vec<BTreeSet<JobId>>) {
     let home = scratch().unwrap();
     let store = open(home.path());
-    block_on(store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }])).unwrap();
+    block_on(
+        store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(QueueConfig::default()) }]),
+    )
+    .unwrap();
     let jobs = (0..COMMITS).map(|n| publish(&store, &format!("k{n}"))).collect();
     (read_files(home.path()).unwrap(), jobs)
 }
@@ -87,7 +95,13 @@ fn heavy_a_torn_tail_loses_nothing_before_the_tear() {
             let tail = (0..garbage).map(|_| u8::try_from(dice.below(256)).unwrap());
             torn.insert(LOG.into(), log[..cut].iter().copied().chain(tail).collect());
             let found = survivors(&torn);
-            assert!(found == expected, "cut at {cut} of {} with {garbage} bytes of garbage: {} of {} jobs", log.len(), found.len(), expected.len());
+            assert!(
+                found == expected,
+                "cut at {cut} of {} with {garbage} bytes of garbage: {} of {} jobs",
+                log.len(),
+                found.len(),
+                expected.len()
+            );
         }
     }
 }

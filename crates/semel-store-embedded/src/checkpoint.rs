@@ -125,7 +125,7 @@ fn run(conn: &Connection, shared: &Shared, woken: &Receiver<()>) {
         match checkpoint(conn) {
             Ok(moved) => shared.moved.store(moved, Ordering::Release),
             Err(e) => {
-                *shared.failure.lock().expect("the lock is never held across a panic") = Some(e.to_string())
+                *shared.failure.lock().expect("the lock is never held across a panic") = Some(e.to_string());
             }
         }
         shared.busy.store(false, Ordering::Release);

@@ -85,6 +85,7 @@ pub(crate) struct Db<'c> {
     pub(crate) queue: Rows<'c>,
     pub(crate) counter: Rows<'c>,
     begin: Statement<'c>,
+    begin_read: Statement<'c>,
     commit: Statement<'c>,
     ordered_insert: Statement<'c>,
     ordered_delete: Statement<'c>,
@@ -109,6 +110,7 @@ impl<'c> Db<'c> {
             queue: Rows::prepare(conn, "queue")?,
             counter: Rows::prepare(conn, "counter")?,
             begin: conn.prepare("BEGIN IMMEDIATE")?,
+            begin_read: conn.prepare("BEGIN")?,
             commit: conn.prepare("COMMIT")?,
             ordered_insert: conn.prepare("INSERT INTO ordered VALUES(?1, ?2, ?3, ?4)")?,
             ordered_delete: conn
@@ -130,6 +132,11 @@ impl<'c> Db<'c> {
 
     pub(crate) fn begin(&mut self) -> Sql<()> {
         self.begin.execute([]).map(|_| ())
+    }
+
+    /// Starts a transaction that only reads: without one, every single read would lock and unlock the file.
+    pub(crate) fn begin_read(&mut self) -> Sql<()> {
+        self.begin_read.execute([]).map(|_| ())
     }
 
     /// Makes the transaction durable: the log is synced before this returns.

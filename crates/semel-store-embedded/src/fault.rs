@@ -24,7 +24,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn damaged(table: &'static str, id: impl ToString, damage: Damage) -> Self {
+    pub(crate) fn damaged(table: &'static str, id: impl std::fmt::Display, damage: Damage) -> Self {
         Self::Damaged { table, id: id.to_string(), damage }
     }
 

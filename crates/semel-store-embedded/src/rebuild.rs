@@ -53,7 +53,7 @@ fn run(held: &Held, dir: &Path, watch: Watcher<'_>) -> Result<Rebuilt, Fault> {
         rebuilt.jobs += 1;
         index.advance(last);
         index.maybe_seal(last)?;
-        if rebuilt.jobs % REPORT_EVERY == 0 {
+        if rebuilt.jobs.is_multiple_of(REPORT_EVERY) {
             watch(Progress { step: "reading jobs", done: rebuilt.jobs, total: total.max(rebuilt.jobs) });
         }
     }

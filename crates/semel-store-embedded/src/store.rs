@@ -149,7 +149,7 @@ fn start_engine(
 ) -> Result<JoinHandle<()>, StoreError> {
     let (opened, ready) = channel();
     let dir = dir.to_owned();
-    let thread = spawn("semel-engine", move || thread::run(conn, dir, &options, &inbox, opened))?;
+    let thread = spawn("semel-engine", move || thread::run(conn, &dir, &options, &inbox, opened))?;
     match ready.recv() {
         Ok(Ok(())) => Ok(thread),
         Ok(Err(e)) => Err(e),

@@ -1,7 +1,7 @@
 //! The engine's thread: takes messages, gathers what belongs in one commit, answers.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 
 use rusqlite::Connection;
@@ -55,7 +55,7 @@ struct Desk<'a> {
 /// Runs until the store is closed or nobody can ask any more.
 pub(crate) fn run(
     mut conn: Connection,
-    dir: PathBuf,
+    dir: &Path,
     options: &Options,
     inbox: &Receiver<Message>,
     opened: Sender<Result<(), StoreError>>,
@@ -67,7 +67,7 @@ pub(crate) fn run(
     };
     let mut desk = Desk { inbox, waiting: VecDeque::new(), checkpointer, failed: None };
     loop {
-        let mut engine = match Engine::load(&conn, &dir, options) {
+        let mut engine = match Engine::load(&conn, dir, options) {
             Ok(engine) => engine,
             Err(fault) if opened.is_some() => return tell(opened.take(), Err(fault.rolled_back())),
             Err(fault) => {
@@ -117,19 +117,35 @@ impl Desk<'_> {
             if !batches.is_empty() && !self.commit(engine, conn, batches, answers) {
                 return Stop::Reload;
             }
-            while let Some(message) = self.waiting.pop_front() {
-                match message {
-                    Message::Lease { request, answer } => reply(answer, self.lease(engine, &request)),
-                    Message::Ask(question) => question(engine),
-                    Message::Close(answer) => return Stop::Closed(Some(answer)),
-                    Message::Stop => return Stop::Closed(None),
-                    apply @ Message::Apply { .. } => {
-                        self.waiting.push_front(apply);
-                        break;
-                    }
+            if self.waiting.is_empty() {
+                continue;
+            }
+            match engine.reading(|engine| self.answer_waiting(engine)) {
+                Ok(None) => {}
+                Ok(Some(stop)) => return stop,
+                Err(error) => {
+                    self.fail(error);
+                    return Stop::Reload;
                 }
             }
         }
+    }
+
+    /// Answers what needs no commit, up to the next that does.
+    fn answer_waiting(&mut self, engine: &mut Engine<'_>) -> Option<Stop> {
+        while let Some(message) = self.waiting.pop_front() {
+            match message {
+                Message::Lease { request, answer } => reply(answer, self.lease(engine, &request)),
+                Message::Ask(question) => question(engine),
+                Message::Close(answer) => return Some(Stop::Closed(Some(answer))),
+                Message::Stop => return Some(Stop::Closed(None)),
+                apply @ Message::Apply { .. } => {
+                    self.waiting.push_front(apply);
+                    break;
+                }
+            }
+        }
+        None
     }
 
     /// Takes what has queued up: commands for the next commit, and in `waiting` what comes after it.

@@ -11,7 +11,7 @@ use semel_store::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A store said no.
-    #[error("{}: {source}", dir.display())]
+    #[error("{}", tell(dir, source))]
     Store {
         /// Its directory.
         dir: PathBuf,
@@ -32,9 +32,9 @@ pub(crate) enum Failure {
     /// We made a request that the domain does not allow.
     #[error("{0}")]
     Invalid(#[from] Violations),
-    /// A child process ended or spoke otherwise than agreed.
+    /// Something that must hold did not: a promise of the store, or what a child process was to say.
     #[error("{0}")]
-    Child(String),
+    Broken(String),
     /// Something that was asked for on the command line cannot be done.
     #[error("{0}")]
     Usage(String),
@@ -55,5 +55,13 @@ impl Failure {
     /// Whether the reader of our output went away (`| head`): nothing is wrong, there is just nobody left to tell.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// A refusal to open names the directory itself; anything else does not.
+fn tell(dir: &Path, source: &StoreError) -> String {
+    match source {
+        StoreError::Open(refusal) => refusal.clone(),
+        other => format!("{}: {other}", dir.display()),
     }
 }

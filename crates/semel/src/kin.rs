@@ -50,7 +50,7 @@ impl Kin {
             return Ok(None);
         }
         let value = serde_json::from_str(&line)
-            .map_err(|e| Failure::Child(format!("a child process sent {line:?}: {e}")))?;
+            .map_err(|e| Failure::Broken(format!("a child process sent {line:?}: {e}")))?;
         Ok(Some(value))
     }
 
@@ -66,7 +66,7 @@ impl Kin {
         if status.success() {
             Ok(())
         } else {
-            Err(Failure::Child(format!("a child process ended with {status}")))
+            Err(Failure::Broken(format!("a child process ended with {status}")))
         }
     }
 }
@@ -81,7 +81,7 @@ impl Drop for Kin {
 
 /// Sends a line home, at once: what is in a buffer when the kill comes was never said.
 pub(crate) fn say<T: Serialize>(value: &T) -> Result<(), Failure> {
-    let mut line = serde_json::to_string(value).map_err(|e| Failure::Child(e.to_string()))?;
+    let mut line = serde_json::to_string(value).map_err(|e| Failure::Broken(e.to_string()))?;
     line.push('\n');
     let mut stdout = io::stdout().lock();
     stdout

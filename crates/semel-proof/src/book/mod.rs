@@ -140,7 +140,10 @@ impl Book {
         self.oks += 1;
         let span = open.span.closed(self.line, at);
         match (open.what, answer) {
-            (Pending::Publish { subject, index }, Answer::Published { id, created_at, deduplicated, matches }) => {
+            (
+                Pending::Publish { subject, index },
+                Answer::Published { id, created_at, deduplicated, matches },
+            ) => {
                 self.jobs.entry(id).or_default().subject.get_or_insert_with(|| subject.clone());
                 let publish = &mut self.publishes.entry(subject).or_default()[index];
                 publish.span = span;
@@ -158,7 +161,11 @@ impl Book {
             }
             (Pending::Rescue, Answer::Rescued(jobs)) => {
                 for id in jobs {
-                    self.jobs.entry(id).or_default().acts.push(Act { span, fate: Fate::Ok, deed: Deed::Rescued });
+                    self.jobs.entry(id).or_default().acts.push(Act {
+                        span,
+                        fate: Fate::Ok,
+                        deed: Deed::Rescued,
+                    });
                 }
             }
             (Pending::Prune, Answer::Pruned { .. }) => {}
@@ -168,7 +175,8 @@ impl Book {
 
     fn delivered(&mut self, queue: &QueueName, span: Span, delivered: Delivered) {
         let job = self.jobs.entry(delivered.id).or_default();
-        job.subject.get_or_insert_with(|| Subject::new(queue.clone(), delivered.key.clone(), delivered.digest));
+        job.subject
+            .get_or_insert_with(|| Subject::new(queue.clone(), delivered.key.clone(), delivered.digest));
         job.acts.push(Act { span, fate: Fate::Ok, deed: Deed::Deliver { queue: queue.clone(), delivered } });
     }
 

@@ -194,7 +194,9 @@ impl Act {
     pub fn certain_end(&self) -> Option<State> {
         match (&self.deed, self.fate) {
             (Deed::Cancel, Fate::Ok) => Some(State::Cancelled),
-            (Deed::Settle { reply: Some(reply), .. }, Fate::Ok) => Some(reply.state).filter(|s| s.is_finished()),
+            (Deed::Settle { reply: Some(reply), .. }, Fate::Ok) => {
+                Some(reply.state).filter(|s| s.is_finished())
+            }
             _ => None,
         }
     }
@@ -227,7 +229,9 @@ impl Act {
     /// The token, the word and the answer of a settle that took effect with this very call.
     pub fn effective_settle(&self) -> Option<(Token, Say, SettleReply)> {
         match &self.deed {
-            Deed::Settle { token, say, reply: Some(reply) } if !reply.repeated => Some((*token, *say, *reply)),
+            Deed::Settle { token, say, reply: Some(reply) } if !reply.repeated => {
+                Some((*token, *say, *reply))
+            }
             _ => None,
         }
     }

@@ -1,17 +1,20 @@
 //! I1: every acknowledged publish ends in exactly one of completed, dead, cancelled. None is lost, and an end that was
 //! answered stays.
 
+use std::collections::BTreeSet;
+
 use semel_core::ids::JobId;
 
 use super::{Findings, Invariant::I1};
-use crate::book::{Book, Fate, JobTrace};
+use crate::book::{Book, JobTrace};
 use crate::survey::{Found, Survey};
 
 pub(super) fn check(book: &Book, survey: &Survey, findings: &mut Findings) {
     for (_, publishes) in book.publishes() {
-        for answer in publishes.iter().filter(|p| p.fate == Fate::Ok).filter_map(|p| p.answer) {
-            if !survey.jobs.contains_key(&answer.id) && !may_be_gone(book, survey, answer.id) {
-                findings.add(I1, [answer.id], || "a publish was answered with this job, and it is gone".into());
+        let answered: BTreeSet<JobId> = publishes.iter().filter_map(|p| Some(p.answer?.id)).collect();
+        for id in answered {
+            if !survey.jobs.contains_key(&id) && !may_be_gone(book, survey, id) {
+                findings.add(I1, [id], || "a publish was answered with this job, and it is gone".into());
             }
         }
     }
@@ -36,10 +39,13 @@ fn may_be_gone(book: &Book, survey: &Survey, id: JobId) -> bool {
 fn check_ends(id: JobId, job: &JobTrace, found: Option<&Found>, findings: &mut Findings) {
     let Some((ended, state)) = job.certain_ends().min_by_key(|(span, _)| span.answered) else { return };
     if let Some((_, other)) = job.certain_ends().find(|(_, other)| *other != state) {
-        findings.add(I1, [id], || format!("it was answered to be {} and to be {}", state.name(), other.name()));
+        findings
+            .add(I1, [id], || format!("it was answered to be {} and to be {}", state.name(), other.name()));
     }
     if let Some(found) = found.filter(|found| found.state != state) {
-        findings.add(I1, [id], || format!("it was answered to be {} and is {}", state.name(), found.state.name()));
+        findings.add(I1, [id], || {
+            format!("it was answered to be {} and is {}", state.name(), found.state.name())
+        });
     }
     if job.deliveries().any(|(span, _)| ended.precedes(span)) {
         findings.add(I1, [id], || format!("it was delivered after it was answered to be {}", state.name()));
@@ -99,8 +105,18 @@ mod tests {
 
     #[test]
     fn an_end_that_was_answered_stays() {
-        Story::new().publish(1, 1).deliver(1, 1, 1).ack(1, 1).found(1, found(1, Pending, 1)).assert_breaks(I1);
-        Story::new().publish(1, 1).cancel(1).deliver(1, 1, 1).found(1, found(1, Cancelled, 0)).assert_breaks(I1);
+        Story::new()
+            .publish(1, 1)
+            .deliver(1, 1, 1)
+            .ack(1, 1)
+            .found(1, found(1, Pending, 1))
+            .assert_breaks(I1);
+        Story::new()
+            .publish(1, 1)
+            .cancel(1)
+            .deliver(1, 1, 1)
+            .found(1, found(1, Cancelled, 0))
+            .assert_breaks(I1);
         let mut twice = Story::new();
         twice.publish(1, 1).deliver(1, 1, 1).ack(1, 1).cancel(1).found(1, found(1, Cancelled, 1));
         twice.assert_breaks(I1);

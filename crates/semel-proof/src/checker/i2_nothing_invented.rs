@@ -3,7 +3,7 @@
 use semel_core::ids::JobId;
 
 use super::{Findings, Invariant::I2};
-use crate::book::{Book, Deed, Span, Subject};
+use crate::book::{Book, Deed, JobTrace, Span, Subject};
 use crate::history::Digest;
 use crate::survey::{Found, Survey};
 
@@ -13,7 +13,9 @@ pub(super) fn check(book: &Book, survey: &Survey, findings: &mut Findings) {
             if let Deed::Deliver { queue, delivered } = &act.deed {
                 let subject = Subject::new(queue.clone(), delivered.key.clone(), delivered.digest);
                 if !was_published(book, &subject, id, delivered.digest, Some(&act.span)) {
-                    findings.add(I2, [id], || format!("{subject:?} was delivered and nobody had published it so"));
+                    findings.add(I2, [id], || {
+                        format!("{subject:?} was delivered and nobody had published it so")
+                    });
                 }
             }
         }
@@ -37,7 +39,13 @@ fn check_found(book: &Book, survey: &Survey, id: JobId, found: &Found, findings:
 }
 
 /// Whether some publish made this job, or may have, with this payload, and was invoked before the delivery was over.
-fn was_published(book: &Book, subject: &Subject, id: JobId, digest: Digest, delivered: Option<&Span>) -> bool {
+fn was_published(
+    book: &Book,
+    subject: &Subject,
+    id: JobId,
+    digest: Digest,
+    delivered: Option<&Span>,
+) -> bool {
     book.publishes_of(subject).iter().any(|publish| {
         let in_time = delivered.is_none_or(|span| publish.span.invoked < span.answered);
         in_time && publish.digest == digest && publish.may_have_made(id)
@@ -45,7 +53,7 @@ fn was_published(book: &Book, subject: &Subject, id: JobId, digest: Digest, deli
 }
 
 fn may_be_stripped(book: &Book, survey: &Survey, id: JobId, found: &Found) -> bool {
-    let end = book.job(id).and_then(|job| job.earliest_end());
+    let end = book.job(id).and_then(JobTrace::earliest_end);
     let keep = book.promise(&found.queue).map(|promise| promise.keep);
     end.zip(keep).is_some_and(|(end, keep)| end.plus(keep) <= survey.at)
 }

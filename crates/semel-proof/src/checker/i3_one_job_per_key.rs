@@ -7,7 +7,7 @@ use semel_core::key::{self, Key};
 use semel_core::name::QueueName;
 
 use super::{Findings, Invariant::I3};
-use crate::book::{Book, PublishTrace, Subject};
+use crate::book::{Book, JobTrace, PublishTrace, Subject};
 use crate::survey::{Found, Survey};
 
 pub(super) fn check(book: &Book, survey: &Survey, findings: &mut Findings) {
@@ -32,14 +32,15 @@ fn check_answers(book: &Book, subject: &Subject, publishes: &[PublishTrace], fin
         }
         let went_back = named.iter().any(|(newer, span)| newer.id > first.id && span.precedes(pair[0].1));
         if went_back {
-            findings.add(I3, [first.id], || format!("{subject:?} was answered with this job after a newer one"));
+            findings
+                .add(I3, [first.id], || format!("{subject:?} was answered with this job after a newer one"));
         }
     }
 }
 
 /// Whether the key of a job may have been free again at `at`.
 fn may_be_over(book: &Book, subject: &Subject, id: JobId, at: semel_core::Timestamp) -> bool {
-    let end = book.job(id).and_then(|job| job.earliest_end());
+    let end = book.job(id).and_then(JobTrace::earliest_end);
     let window = book.promise(&subject.queue).map(|promise| promise.window);
     end.zip(window).is_some_and(|(end, window)| end.plus(window) <= at)
 }
@@ -87,7 +88,9 @@ fn check_found(book: &Book, survey: &Survey, findings: &mut Findings) {
             let ((older, first), (newer, second)) = (pair[0], pair[1]);
             let held = !first.released && key::holds(first.finished_at, promise.window, second.created_at);
             if held {
-                findings.add(I3, [older, newer], || "two jobs of one key are in the store within one window".into());
+                findings.add(I3, [older, newer], || {
+                    "two jobs of one key are in the store within one window".into()
+                });
             }
         }
     }
@@ -179,7 +182,9 @@ mod tests {
 
     #[test]
     fn a_collision_that_is_called_a_match_is_found() {
-        for (digest, matches, holds) in [(1, true, true), (2, false, true), (2, true, false), (1, false, false)] {
+        for (digest, matches, holds) in
+            [(1, true, true), (2, false, true), (2, true, false), (1, false, false)]
+        {
             let mut story = Story::new();
             story.publish(1, 1).found(1, found(1, Cancelled, 0)).cancel(1);
             let mut call = Story::publish_call(1, 0);

@@ -65,11 +65,13 @@ fn was_rescued(job: &JobTrace) -> bool {
 
 /// Whether the delivery was certainly over when the settle was sent: delivered again, rescued or called off.
 fn is_stale(job: &JobTrace, token: Token, delivered: &Span, settle: &Span) -> bool {
-    job.acts.iter().filter(|act| act.fate == Fate::Ok && act.span.precedes(settle)).any(|act| match &act.deed {
-        Deed::Deliver { delivered, .. } => delivered.token > token,
-        Deed::Rescued => delivered.precedes(&act.span),
-        Deed::Cancel => true,
-        Deed::Settle { .. } | Deed::Extend { .. } => false,
+    job.acts.iter().filter(|act| act.fate == Fate::Ok && act.span.precedes(settle)).any(|act| {
+        match &act.deed {
+            Deed::Deliver { delivered, .. } => delivered.token > token,
+            Deed::Rescued => delivered.precedes(&act.span),
+            Deed::Cancel => true,
+            Deed::Settle { .. } | Deed::Extend { .. } => false,
+        }
     })
 }
 
@@ -85,7 +87,13 @@ mod tests {
     #[test]
     fn a_token_settles_its_own_delivery() {
         let mut story = Story::new();
-        story.publish(1, 1).deliver(1, 5, 1).settle(1, 5, Say::Receive, Pending, 0).settle(1, 5, Say::Nack, Pending, 0);
+        story.publish(1, 1).deliver(1, 5, 1).settle(1, 5, Say::Receive, Pending, 0).settle(
+            1,
+            5,
+            Say::Nack,
+            Pending,
+            0,
+        );
         story.restart().deliver(1, 9, 2).ack(1, 9);
         let settled = Some(Token::from_raw(9));
         story.found(1, Found { settled, ..found(1, Completed, 2) }).assert_holds();

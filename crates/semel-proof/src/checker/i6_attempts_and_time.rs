@@ -63,7 +63,8 @@ fn check_delivery(
         findings.add(I6, [id], || format!("attempt {} after {attempts:?} that count", delivered.attempt));
     }
     if !deferrals.holds(delivered.deferrals) {
-        findings.add(I6, [id], || format!("{} deferrals were shown after {deferrals:?}", delivered.deferrals));
+        findings
+            .add(I6, [id], || format!("{} deferrals were shown after {deferrals:?}", delivered.deferrals));
     }
     let due = due_before(book, id, job, delivered);
     if span.until < due {
@@ -83,7 +84,10 @@ fn check_found(book: &Book, id: JobId, job: &JobTrace, unheard: u32, found: &Fou
 }
 
 fn promised_cap(book: &Book, job: &JobTrace) -> u32 {
-    job.subject.as_ref().and_then(|subject| book.promise(&subject.queue)).map_or(u32::MAX, |promise| promise.cap)
+    job.subject
+        .as_ref()
+        .and_then(|subject| book.promise(&subject.queue))
+        .map_or(u32::MAX, |promise| promise.cap)
 }
 
 /// How many attempts and deferrals the job had used: before a delivery, or at the end.
@@ -125,7 +129,11 @@ fn note_other_words(
     attempts: &mut Range,
     deferrals: &mut Range,
 ) {
-    let other = job.acts.iter().filter_map(Act::settle).find(|(t, say)| *t == token && say.counts() != first.counts());
+    let other = job
+        .acts
+        .iter()
+        .filter_map(Act::settle)
+        .find(|(t, say)| *t == token && say.counts() != first.counts());
     if let Some((_, say)) = other.filter(|(_, say)| *say != Say::Receive) {
         let range = if say.counts() { attempts } else { deferrals };
         range.note(job.acts.iter().any(|act| settles(act, token, say)), true);
@@ -140,7 +148,8 @@ fn due_before(book: &Book, id: JobId, job: &JobTrace, delivered: &Delivered) -> 
     let publishes = subject.map_or(&[][..], |subject| book.publishes_of(subject));
     // Several publishes of unknown fate may have made it: then only the earliest of their times is certain.
     let makers = publishes.iter().filter(|p| p.may_have_made(id) && p.digest == delivered.digest);
-    let planned = makers.map(|p| p.answer.map_or(p.span.from, |answer| answer.created_at).plus(p.delay)).min();
+    let planned =
+        makers.map(|p| p.answer.map_or(p.span.from, |answer| answer.created_at).plus(p.delay)).min();
     told.chain(planned).max().unwrap_or_default()
 }
 
@@ -189,9 +198,16 @@ mod tests {
         let mut story = Story::new();
         story.publish(1, 1);
         for attempt in 1..CAP {
-            story.deliver(1, u64::from(attempt), attempt).settle(1, u64::from(attempt), Say::Nack, Pending, 50).wait(50);
+            story
+                .deliver(1, u64::from(attempt), attempt)
+                .settle(1, u64::from(attempt), Say::Nack, Pending, 50)
+                .wait(50);
         }
-        story.deliver(1, 9, CAP).settle(1, 9, Say::Nack, Dead, 0).found(1, found(1, Dead, CAP)).assert_holds();
+        story
+            .deliver(1, 9, CAP)
+            .settle(1, 9, Say::Nack, Dead, 0)
+            .found(1, found(1, Dead, CAP))
+            .assert_holds();
     }
 
     #[test]
@@ -199,7 +215,13 @@ mod tests {
         let mut story = Story::new();
         story.publish(1, 1);
         for attempt in 1..=CAP {
-            story.deliver(1, u64::from(attempt), attempt).settle(1, u64::from(attempt), Say::Nack, Pending, 0);
+            story.deliver(1, u64::from(attempt), attempt).settle(
+                1,
+                u64::from(attempt),
+                Say::Nack,
+                Pending,
+                0,
+            );
         }
         story.deliver(1, 9, CAP + 1).found(1, found(1, Pending, CAP)).assert_breaks(I6);
     }
@@ -265,7 +287,12 @@ mod tests {
             assert_eq!(delayed.check().breaks(I6), !holds, "{}", delayed.check());
 
             let mut retried = Story::new();
-            retried.publish(1, 1).deliver(1, 1, 1).settle(1, 1, Say::Nack, Pending, 100).wait(wait).deliver(1, 2, 2);
+            retried
+                .publish(1, 1)
+                .deliver(1, 1, 1)
+                .settle(1, 1, Say::Nack, Pending, 100)
+                .wait(wait)
+                .deliver(1, 2, 2);
             retried.found(1, found(1, Pending, 1));
             assert_eq!(retried.check().breaks(I6), !holds, "{}", retried.check());
         }

@@ -16,7 +16,11 @@ pub(super) fn check(survey: &Survey, findings: &mut Findings) {
             let listed = listed.remove(&(&stats.queue, state)).unwrap_or_default();
             if counted != listed {
                 findings.add(I7, [], || {
-                    format!("{} counts {counted} {} jobs, the listing has {listed}", stats.queue, state.name())
+                    format!(
+                        "{} counts {counted} {} jobs, the listing has {listed}",
+                        stats.queue,
+                        state.name()
+                    )
                 });
             }
         }

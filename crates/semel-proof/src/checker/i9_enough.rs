@@ -10,7 +10,8 @@ pub(super) fn check(book: &Book) -> Option<String> {
     if let Some(objection) = book.objections().first() {
         return Some(format!("the history contradicts itself: {objection}"));
     }
-    (book.oks() < ENOUGH).then(|| format!("only {} operations were answered, {ENOUGH} are needed", book.oks()))
+    (book.oks() < ENOUGH)
+        .then(|| format!("only {} operations were answered, {ENOUGH} are needed", book.oks()))
 }
 
 #[cfg(test)]

@@ -95,7 +95,12 @@ struct Findings {
 }
 
 impl Findings {
-    fn add(&mut self, invariant: Invariant, jobs: impl IntoIterator<Item = JobId>, what: impl FnOnce() -> String) {
+    fn add(
+        &mut self,
+        invariant: Invariant,
+        jobs: impl IntoIterator<Item = JobId>,
+        what: impl FnOnce() -> String,
+    ) {
         self.count += 1;
         let same = self.breaches.iter().filter(|breach| breach.invariant == invariant).count();
         if same < SPELLED_OUT {

@@ -25,8 +25,13 @@ use super::{Answer, Call, Delivered, Entry, Promise, Say};
 #[error("not a line of a history: {0:?}")]
 pub struct BadLine(pub String);
 
-const SAYS: [(Say, &str); 5] =
-    [(Say::Ack, "ack"), (Say::Nack, "nack"), (Say::Reject, "reject"), (Say::Defer, "defer"), (Say::Receive, "receive")];
+const SAYS: [(Say, &str); 5] = [
+    (Say::Ack, "ack"),
+    (Say::Nack, "nack"),
+    (Say::Reject, "reject"),
+    (Say::Defer, "defer"),
+    (Say::Receive, "receive"),
+];
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,7 +194,9 @@ impl<'a, I: Iterator<Item = &'a str>> Fields<'a, I> {
             "S" => Answer::Settled { state: self.state()?, due: self.due()?, repeated: self.flag()? },
             "E" => Answer::Extended { until: self.time()? },
             "C" => Answer::Cancelled,
-            "R" => Answer::Rescued(self.0.by_ref().map(|id| Fields([id].into_iter()).id()).collect::<Option<_>>()?),
+            "R" => Answer::Rescued(
+                self.0.by_ref().map(|id| Fields([id].into_iter()).id()).collect::<Option<_>>()?,
+            ),
             "D" => Answer::Pruned { dropped: self.small()?, stripped: self.small()? },
             _ => return None,
         })
@@ -348,7 +355,11 @@ mod tests {
             Entry::Unknown { op: 4, why: "it is gone: 5 %".into() },
             Entry::Restart { at: time(6) },
         ];
-        entries.extend(calls().into_iter().map(|call| Entry::Invoke { op: u64::MAX, at: time(u64::MAX), call }));
+        entries.extend(calls().into_iter().map(|call| Entry::Invoke {
+            op: u64::MAX,
+            at: time(u64::MAX),
+            call,
+        }));
         entries.extend(answers().into_iter().map(|answer| Entry::Ok { op: 1, at: time(2), answer }));
         for entry in entries {
             let line = entry.to_string();

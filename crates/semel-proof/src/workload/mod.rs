@@ -80,7 +80,9 @@ pub fn run(shared: &Arc<Shared>, options: Options) -> Result<(), Ended> {
             })
         })
         .collect();
-    let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    let ends = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
     ends.fold(Ok(()), Result::and)
 }
 

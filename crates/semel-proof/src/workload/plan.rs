@@ -62,7 +62,11 @@ impl Lane {
     pub fn config(self) -> QueueConfig {
         let long = Millis::from_days(30);
         let base = QueueConfig {
-            retry: RetryPolicy { strategy: Strategy::Fixed, base: Millis::from_millis(800), ..RetryPolicy::default() },
+            retry: RetryPolicy {
+                strategy: Strategy::Fixed,
+                base: Millis::from_millis(800),
+                ..RetryPolicy::default()
+            },
             max_attempts: CAP,
             window: long,
             retention: Retention { completed: long, dead: long },
@@ -161,7 +165,8 @@ impl Item {
         let lane = self.lane();
         let group = (lane == Lane::Strict || dice.chance(5)).then(|| format!("g{}", dice.below(GROUPS)));
         let priority = if dice.chance(10) { i64::try_from(dice.below(7)).unwrap_or_default() - 3 } else { 0 };
-        let metadata = if dice.chance(10) { vec![("tenant".into(), format!("t{}", dice.below(9)))] } else { vec![] };
+        let metadata =
+            if dice.chance(10) { vec![("tenant".into(), format!("t{}", dice.below(9)))] } else { vec![] };
         let delay = Some(self.delay()).filter(|delay| *delay != Millis::ZERO);
         let draft = Draft {
             key: self.key(),

@@ -68,14 +68,19 @@ impl Worker {
 
     /// One call. The outer error is the history's, the inner one the store's.
     pub async fn step(&mut self) -> io::Result<Result<(), StoreError>> {
-        if self.hands.len() < HANDS_FULL && self.dice.chance(45) { self.lease().await } else { self.apply().await }
+        if self.hands.len() < HANDS_FULL && self.dice.chance(45) {
+            self.lease().await
+        } else {
+            self.apply().await
+        }
     }
 
     async fn lease(&mut self) -> io::Result<Result<(), StoreError>> {
         let queue = Lane::ALL[self.dice.index(Lane::ALL.len())].queue();
         let max = u32::try_from(self.dice.within(1..=64)).unwrap_or(1);
         let duration = Millis::from_millis(self.dice.within(1000..=6000));
-        let request = LeaseRequest::new(queue.clone(), max, Some(duration)).expect("within the limits of a lease");
+        let request =
+            LeaseRequest::new(queue.clone(), max, Some(duration)).expect("within the limits of a lease");
         let call = Call::Lease { queue, duration };
         let op = self.shared.recorder.invoke(self.shared.store.now(), [&call].into_iter())?;
         let result = self.shared.store.lease(request).await;
@@ -86,7 +91,8 @@ impl Worker {
 
     async fn apply(&mut self) -> io::Result<Result<(), StoreError>> {
         let batch = self.batch();
-        let first = self.shared.recorder.invoke(self.shared.store.now(), batch.iter().map(|(call, _)| call))?;
+        let first =
+            self.shared.recorder.invoke(self.shared.store.now(), batch.iter().map(|(call, _)| call))?;
         let (calls, commands): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let result = self.shared.store.apply(commands).await;
         let entries: Vec<_> = match &result {
@@ -94,7 +100,8 @@ impl Worker {
             Err(error) => (first..).take(calls.len()).map(|op| self.entry(op, Err(error.clone()))).collect(),
         };
         self.shared.recorder.write(entries)?;
-        Ok(result.map(|answers| calls.iter().zip(&answers).for_each(|(call, answer)| self.learn(call, answer))))
+        Ok(result
+            .map(|answers| calls.iter().zip(&answers).for_each(|(call, answer)| self.learn(call, answer))))
     }
 
     /// A batch of everything: some publishes, the settles of most of what is held, and now and then something rare.
@@ -217,7 +224,9 @@ impl Worker {
             (Call::Settle { id, token, say }, _) => {
                 remember(&mut self.settled, Held { id: *id, token: *token, say: *say });
             }
-            (Call::Publish { .. }, Ok(Reply::Published(published))) => remember(&mut self.published, published.id),
+            (Call::Publish { .. }, Ok(Reply::Published(published))) => {
+                remember(&mut self.published, published.id);
+            }
             _ => {}
         }
     }
@@ -270,7 +279,9 @@ pub(crate) fn told(reply: &Reply) -> Answer {
             deduplicated: p.deduplicated,
             matches: p.payload_matches,
         },
-        Reply::Settled { state, due, repeated } => Answer::Settled { state: *state, due: *due, repeated: *repeated },
+        Reply::Settled { state, due, repeated } => {
+            Answer::Settled { state: *state, due: *due, repeated: *repeated }
+        }
         Reply::Extended(until) => Answer::Extended { until: *until },
         Reply::Rescued { jobs, .. } => Answer::Rescued(jobs.clone()),
         Reply::Pruned { dropped, stripped, .. } => Answer::Pruned { dropped: *dropped, stripped: *stripped },

@@ -58,7 +58,8 @@ pub(crate) struct Broken {
 }
 
 impl Broken {
-    pub(crate) fn new(inner: Arc<dyn Store>, flaw: Flaw) -> Arc<dyn Store> {
+    /// A good store, with a flaw put over it.
+    pub(crate) fn over(inner: Arc<dyn Store>, flaw: Flaw) -> Arc<dyn Store> {
         Arc::new(Self { inner, flaw, calls: AtomicU64::new(0) })
     }
 
@@ -70,29 +71,34 @@ impl Broken {
     /// What is done instead of a command, and which of the answers is given for it.
     fn instead(&self, command: Command) -> Instead {
         match (self.flaw, command) {
-            (Flaw::ForgetsPublishes, Command::Publish(_)) if self.now_and_then(50) => Instead::Lie(self.invented()),
+            (Flaw::ForgetsPublishes, Command::Publish(_)) if self.now_and_then(50) => {
+                Instead::DoAndLie(vec![], self.invented())
+            }
             (Flaw::ForgetsAcks, Command::Settle(settle)) if is_done(&settle) && self.now_and_then(50) => {
                 let extend = Extend::new(settle.id(), settle.token(), Millis::from_secs(1)).unwrap();
-                Instead::DoAndLie(
-                    Command::Extend(extend),
-                    Reply::Settled { state: State::Completed, due: None, repeated: false },
-                )
+                let lie = Reply::Settled { state: State::Completed, due: None, repeated: false };
+                Instead::DoAndLie(vec![Command::Extend(extend)], lie)
             }
-            (Flaw::NoDedup, Command::Publish(publish)) => match publish.draft().key.clone() {
-                Some(key) => {
-                    let queue = publish.draft().queue.clone();
-                    let release = Command::ReleaseKey { queue, key, reason: "broken".into() };
-                    Instead::Two(release, Command::Publish(publish))
-                }
-                None => Instead::Do(Command::Publish(publish)),
-            },
-            (Flaw::NoFencing | Flaw::ReusesTokens, Command::Settle(settle)) => Instead::Do(without_token(&settle)),
-            (Flaw::Early, Command::Publish(publish)) => Instead::Do(changed(&publish, |draft| draft.delay = None)),
+            (flaw, command) => Instead::Do(Self::twisted(flaw, command)),
+        }
+    }
+
+    /// What is done instead of a command by a store that answers with what it did.
+    fn twisted(flaw: Flaw, command: Command) -> Vec<Command> {
+        match (flaw, command) {
+            (Flaw::NoDedup, Command::Publish(publish)) => {
+                let queue = publish.draft().queue.clone();
+                let key = publish.draft().key.clone();
+                let release = key.map(|key| Command::ReleaseKey { queue, key, reason: "broken".into() });
+                release.into_iter().chain([Command::Publish(publish)]).collect()
+            }
+            (Flaw::NoFencing | Flaw::ReusesTokens, Command::Settle(settle)) => vec![without_token(&settle)],
+            (Flaw::Early, Command::Publish(publish)) => vec![changed(&publish, |draft| draft.delay = None)],
             (Flaw::Uncapped, Command::Publish(publish)) => {
-                Instead::Do(changed(&publish, |draft| draft.overrides.max_attempts = Some(9)))
+                vec![changed(&publish, |draft| draft.overrides.max_attempts = Some(9))]
             }
-            (Flaw::BurnsOnDefer, Command::Settle(settle)) => Instead::Do(burned(&settle)),
-            (_, command) => Instead::Do(command),
+            (Flaw::BurnsOnDefer, Command::Settle(settle)) => vec![burned(&settle)],
+            (_, command) => vec![command],
         }
     }
 
@@ -110,10 +116,8 @@ impl Broken {
 
 /// What becomes of one command.
 enum Instead {
-    Do(Command),
-    Two(Command, Command),
-    Lie(Reply),
-    DoAndLie(Command, Reply),
+    Do(Vec<Command>),
+    DoAndLie(Vec<Command>, Reply),
 }
 
 fn is_done(settle: &Settle) -> bool {
@@ -143,21 +147,12 @@ impl Store for Broken {
     async fn apply(&self, batch: Vec<Command>) -> Result<Vec<Answer>, StoreError> {
         let (mut commands, mut plans) = (Vec::new(), Vec::new());
         for command in batch {
-            match self.instead(command) {
-                Instead::Do(command) => {
-                    commands.push(command);
-                    plans.push((1, None));
-                }
-                Instead::Two(first, second) => {
-                    commands.extend([first, second]);
-                    plans.push((2, None));
-                }
-                Instead::Lie(reply) => plans.push((0, Some(reply))),
-                Instead::DoAndLie(command, reply) => {
-                    commands.push(command);
-                    plans.push((1, Some(reply)));
-                }
-            }
+            let (done, lie) = match self.instead(command) {
+                Instead::Do(done) => (done, None),
+                Instead::DoAndLie(done, lie) => (done, Some(lie)),
+            };
+            plans.push((done.len(), lie));
+            commands.extend(done);
         }
         let mut answers = self.inner.apply(commands).await?.into_iter();
         let told = plans.into_iter().map(|(n, lie)| {
@@ -171,15 +166,18 @@ impl Store for Broken {
         let asked = request.duration();
         let short = Some(Millis::from_secs(1));
         let request = match self.flaw {
-            Flaw::EndsLeasesEarly => LeaseRequest::new(request.queue().clone(), request.max(), short).unwrap(),
+            Flaw::EndsLeasesEarly => {
+                LeaseRequest::new(request.queue().clone(), request.max(), short).unwrap()
+            }
             _ => request,
         };
         let mut deliveries = self.inner.lease(request).await?;
         match self.flaw {
-            Flaw::Invents => deliveries.extend(deliveries.first().cloned().map(|known| Delivery {
-                id: JobId::from_raw(known.id.raw() ^ 1 << 50).unwrap(),
-                ..known
-            })),
+            Flaw::Invents => {
+                let made_up = |id: JobId| JobId::from_raw(id.raw() ^ (1 << 50)).unwrap();
+                let known = deliveries.first().cloned();
+                deliveries.extend(known.map(|known| Delivery { id: made_up(known.id), ..known }));
+            }
             Flaw::MixesPayloads if deliveries.len() > 1 => {
                 let payload = deliveries[0].spec.payload.clone();
                 deliveries[1].spec = Arc::new(JobSpec { payload, ..JobSpec::clone(&deliveries[1].spec) });

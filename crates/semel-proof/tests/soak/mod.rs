@@ -68,7 +68,7 @@ impl Life {
 }
 
 pub(crate) fn is_kept(n: u64) -> bool {
-    n % KEPT == 0
+    n.is_multiple_of(KEPT)
 }
 
 pub(crate) fn queue(n: u64) -> QueueName {
@@ -92,9 +92,15 @@ pub(crate) fn queues() -> Vec<(QueueName, QueueConfig)> {
         ..QueueConfig::default()
     };
     let short = Millis::from_secs(20);
-    let brief = QueueConfig { window: WINDOW, retention: Retention { completed: short, dead: short }, ..base.clone() };
+    let brief = QueueConfig {
+        window: WINDOW,
+        retention: Retention { completed: short, dead: short },
+        ..base.clone()
+    };
     let named = |kind: &str, config: QueueConfig| {
-        (0..QUEUES).map(move |i| (QueueName::try_from(format!("{kind}-{i}")).unwrap(), config.clone())).collect::<Vec<_>>()
+        (0..QUEUES)
+            .map(move |i| (QueueName::try_from(format!("{kind}-{i}")).unwrap(), config.clone()))
+            .collect::<Vec<_>>()
     };
     [named("kept", base), named("brief", brief)].concat()
 }

@@ -170,7 +170,7 @@ pub(super) fn walk(
             Err(damage) => found.add(format!("job {id}: {damage}")),
         }
         truth.jobs += 1;
-        if truth.jobs % REPORT_EVERY == 0 {
+        if truth.jobs.is_multiple_of(REPORT_EVERY) {
             watch(Progress { step: "checking jobs", done: truth.jobs, total: total.max(truth.jobs) });
         }
     }

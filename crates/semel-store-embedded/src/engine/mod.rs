@@ -97,6 +97,14 @@ impl Engine<'_> {
         Ok(applied)
     }
 
+    /// Does what only reads (leases do: they are in memory) in one transaction.
+    pub(crate) fn reading<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Result<T, StoreError> {
+        self.db.begin_read().map_err(|e| Fault::Sqlite(e).rolled_back())?;
+        let done = work(self);
+        self.db.commit().map_err(|e| Fault::Sqlite(e).rolled_back())?;
+        Ok(done)
+    }
+
     fn give_up(&mut self, fault: &Fault) -> StoreError {
         if let Err(e) = self.db.rollback() {
             tracing::error!(error = %e, "a failed transaction could not be rolled back");

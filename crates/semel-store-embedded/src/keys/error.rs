@@ -34,15 +34,13 @@ pub enum KeyIndexError {
         "the key index has no entries for the ids in {0}; rebuild them, or run `semel store rebuild-index DIR`"
     )]
     Gap(IdRange),
-    /// An id was offered that lies in a range already sealed; taken, it would be forgotten at the next open.
-    #[error(
-        "id {id} was offered to the key index, which is already sealed up to {sealed_to}; run `semel store rebuild-index DIR`"
-    )]
+    /// An id was offered after a later one. If its range is sealed already, it would be forgotten at the next open.
+    #[error("id {id} was offered to the key index after {offered_to}; run `semel store rebuild-index DIR`")]
     OutOfOrder {
         /// The id offered.
         id: u64,
-        /// Everything up to here is sealed, or on its way.
-        sealed_to: u64,
+        /// Everything up to here was offered before.
+        offered_to: u64,
     },
     /// A range was named that is no run (or gap) of this index, or entries that do not belong to the range.
     #[error("{range} does not fit the key index: {what}; ask the index for its runs again")]

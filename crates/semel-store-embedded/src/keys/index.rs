@@ -1,6 +1,7 @@
 //! The index as its owner sees it: entries go in, are frozen when durable, and the whole can be opened again.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -37,8 +38,8 @@ pub struct KeyIndex {
     pub(super) maintaining: bool,
     /// The chain has changed since a merge was last looked for.
     pub(super) merge_due: bool,
-    /// The last failure of background work that nobody was told of.
-    pub(super) failure: Option<KeyIndexError>,
+    /// Why a map could not be sealed, until somebody is told.
+    pub(super) seal_failure: Option<KeyIndexError>,
     pub(super) failures: u64,
 }
 
@@ -65,7 +66,7 @@ impl KeyIndex {
             keeper: Worker::start("semel-key-keep", dir, &options, &closing)?,
             maintaining: false,
             merge_due: true,
-            failure: None,
+            seal_failure: None,
             failures: 0,
             options,
         };
@@ -74,18 +75,23 @@ impl KeyIndex {
 
     /// Removes every file of the index in `dir`, so that the next open asks for all rows. Nothing may have it open.
     pub fn wipe(dir: &Path) -> Result<(), KeyIndexError> {
-        let removed = fs::remove_dir_all(dir).and_then(|()| fs::create_dir(dir));
-        removed.map_err(|source| KeyIndexError::io(dir, "empty", source))
+        match fs::remove_dir_all(dir) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(KeyIndexError::io(dir, "remove", source))
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Adds an entry. Ids come in increasing order, and never again in a range that was sealed: such an id is refused,
-    /// because it would be found today and forgotten at the next open.
+    /// Adds an entry. Ids come in increasing order, also across restarts: one at or below an id that was offered before (or
+    /// is covered by a run) is refused, because a run may speak for it already, and it would be found today and forgotten
+    /// at the next open.
     pub fn insert(&mut self, hash: u64, id: u64) -> Result<(), KeyIndexError> {
-        if id <= self.base {
-            return Err(KeyIndexError::OutOfOrder { id, sealed_to: self.base });
+        if id <= self.offered {
+            return Err(KeyIndexError::OutOfOrder { id, offered_to: self.offered });
         }
         self.head.insert(Entry { hash, id });
-        self.offered = self.offered.max(id);
+        self.offered = id;
         Ok(())
     }
 

@@ -27,7 +27,7 @@ impl KeyIndex {
         if let Some(gap) = self.gaps.first() {
             return Err(KeyIndexError::Gap(*gap));
         }
-        let mut flow = self.head.ids(hash).into_iter().try_for_each(&mut each);
+        let mut flow = self.head.ids(hash).try_for_each(&mut each);
         let needle = Needle::of(hash);
         for segment in self.chain.iter().rev() {
             if flow.is_break() {

@@ -6,15 +6,15 @@ use super::hasher::{HasherId, KeyHasher};
 /// How the index spends memory and disk. [`Options::new`] has the defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Entries in memory before they are sealed into a run. 131,072 is 4 MiB of map, and at most that many rows to replay
+    /// Entries in memory before they are sealed into a run. 131,072 is 5 MiB of map, and at most that many rows to replay
     /// at open for each map that was not sealed yet.
     pub run_keys: usize,
-    /// Bloom filter bits a key. 16 makes one new key in some 800 cost a disk read a run; 10 would make it one in 80.
+    /// Bloom filter bits a key. With 16, one new key in a thousand costs a disk read in a run where it is not (measured).
     pub bloom_bits: u32,
     /// How many adjacent runs of like size are merged into one. A lookup touches a cache line a run, so fewer runs are
     /// better; each merge writes its entries once more. With 4 and the sizes here, entries are rewritten twice (36 bytes, to
-    /// the 1,500 a publish costs anyway), and ten million keys are 7 runs: 125 ns a key, instead of 76 and 1,150 ns. With 8
-    /// they would be rewritten once, and be 13 runs: 190 ns.
+    /// the 1,500 a publish costs anyway), and ten million keys are 7 runs: 125 ns a key, instead of 76 and 1,200 ns. With 8
+    /// they would be rewritten once, and be 13 runs: 170 ns.
     pub merge_fan: usize,
     /// No merge makes a run of more entries: a run is dropped, rewritten and rebuilt as a whole, the last two in memory.
     /// Sixteen full heads, and a little more because a head is overfilled by the batch that fills it.

@@ -60,7 +60,7 @@ impl Segment {
     ) -> Result<ControlFlow<B>, KeyIndexError> {
         match &self.body {
             Body::Run(run) => run.visit(hash, needle, each),
-            Body::Frozen { map, .. } => Ok(map.ids(hash).into_iter().try_for_each(each)),
+            Body::Frozen { map, .. } => Ok(map.ids(hash).try_for_each(each)),
         }
     }
 

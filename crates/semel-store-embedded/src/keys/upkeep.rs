@@ -16,6 +16,7 @@ impl KeyIndex {
     /// Takes in what the background threads have finished, and gives them runs to merge. Never waits.
     ///
     /// Background work that fails is logged, counted and tried again; it is no error here, since nothing depends on it yet.
+    /// A damaged run that a merge has met is named by [`damaged`](Self::damaged).
     pub fn poll(&mut self) -> Result<(), KeyIndexError> {
         while let Some(report) = self.next_report()? {
             self.take_in(report)?;
@@ -23,10 +24,15 @@ impl KeyIndex {
         self.start_merge()
     }
 
-    /// Waits until the background threads have nothing left to do: everything frozen is sealed and durable. An error says
-    /// that something could not be written.
+    /// Waits until the background threads have nothing left to do: everything frozen is sealed and durable, or the error
+    /// says why not.
     pub fn flush(&mut self) -> Result<(), KeyIndexError> {
-        self.failure = None;
+        self.seal_failure = None;
+        self.wait_until_idle()?;
+        self.seal_failure.take().map_or(Ok(()), Err)
+    }
+
+    fn wait_until_idle(&mut self) -> Result<(), KeyIndexError> {
         self.submit_seal()?;
         while !self.is_idle() {
             // Whatever the keeper does can wait to be taken in, and the sealer may get more to do meanwhile.
@@ -34,7 +40,7 @@ impl KeyIndex {
             let report = busy.wait_next()?;
             self.take_in(report)?;
         }
-        self.failure.take().map_or(Ok(()), Err)
+        Ok(())
     }
 
     /// Says that all rows with ids up to `floor` are gone, durably. Runs that hold nothing else are dropped.
@@ -66,7 +72,8 @@ impl KeyIndex {
     pub fn rebuild_run(&mut self, range: IdRange, entries: &[Entry]) -> Result<(), KeyIndexError> {
         all_within(range, entries)?;
         // A merge under way could still put the damaged run back.
-        self.flush()?;
+        self.wait_until_idle()?;
+        self.make_room()?;
         match self.gaps.iter_mut().find(|gap| gap.lo == range.lo && range.hi <= gap.hi) {
             Some(gap) => gap.lo = range.hi,
             None => _ = self.run_over(range)?,
@@ -79,11 +86,11 @@ impl KeyIndex {
     /// Waits until another map may be frozen.
     pub(super) fn make_room(&mut self) -> Result<(), KeyIndexError> {
         while self.chain.maps().count() >= self.options.max_frozen.max(1) {
-            self.failure = None;
+            self.seal_failure = None;
             self.submit_seal()?;
             let report = self.sealer.wait_next()?;
             self.take_in(report)?;
-            if let Some(failure) = self.failure.take() {
+            if let Some(failure) = self.seal_failure.take() {
                 return Err(failure);
             }
         }
@@ -153,7 +160,9 @@ impl KeyIndex {
             }
         }
         self.failures += 1;
-        self.failure = Some(error);
+        if work == Work::Seal {
+            self.seal_failure = Some(error);
+        }
     }
 
     /// Looks for runs to merge, whenever the chain has changed. A merge that failed waits for the next change, too: trying

@@ -119,12 +119,15 @@ fn a_batch_rolled_back_leaves_no_trace() {
 }
 
 #[test]
-fn an_id_in_a_sealed_range_is_refused() {
+fn an_id_that_was_offered_before_is_refused() {
     let dir = scratch();
     let (mut index, _) = open(dir.path(), small());
     publish(&mut index, 1..=4);
-    let refused = index.insert(1, 4);
-    assert!(matches!(refused, Err(KeyIndexError::OutOfOrder { id: 4, sealed_to: 4 })));
+    index.advance(6);
+    for id in [4, 6] {
+        assert!(matches!(index.insert(1, id), Err(KeyIndexError::OutOfOrder { offered_to: 6, .. })));
+    }
+    index.insert(1, 7).unwrap();
 }
 
 #[test]
@@ -237,8 +240,8 @@ fn a_merge_that_fails_late_leaves_no_file() {
     publish(&mut index, 1..=12);
     index.flush().unwrap();
     index.poll().unwrap();
-    assert!(index.flush().is_err());
-    assert_eq!(files(dir.path()).len(), 3);
+    index.flush().unwrap();
+    assert_eq!((index.failures(), files(dir.path()).len()), (1, 3));
     publish(&mut index, 13..=16);
     settle(&mut index).unwrap();
     assert_eq!(ranges(&index), [(0, 4), (4, 16)]);

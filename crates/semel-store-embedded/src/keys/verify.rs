@@ -70,7 +70,7 @@ impl<'a> Verifier<'a> {
             None => {
                 // Not in a run: then in the map of its segment, or in the head if it is above them all.
                 let map = segment.and_then(Segment::map).unwrap_or(&self.index.head);
-                self.judge(entry, map.ids(entry.hash).contains(&entry.id));
+                self.judge(entry, map.ids(entry.hash).any(|id| id == entry.id));
                 Ok(())
             }
         }

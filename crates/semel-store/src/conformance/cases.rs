@@ -157,8 +157,8 @@ macro_rules! __conformance_cases {
                 a_limit_of_two_opens_two
                 without_a_limit_a_group_is_a_label
                 a_limit_gates_what_is_published_under_it
-                a_changed_limit_counts_from_the_next_end_on
-                a_limit_that_is_taken_away_holds_nobody
+                a_raised_limit_opens_more_at_once
+                a_limit_that_is_taken_away_opens_all_at_once
                 jobs_open_in_publish_order_whatever_their_priority
                 a_crash_in_the_middle_keeps_the_order
                 a_crash_keeps_a_limit_of_two

@@ -134,6 +134,14 @@ impl Queue {
     pub(super) fn same_links(&self, other: &Self) -> bool {
         self.in_flight == other.in_flight && self.eligible == other.eligible && self.lines == other.lines
     }
+
+    /// No job waits in a line that has room.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        match self.lines.keys().find(|group| self.next_to_open(group).is_some()) {
+            Some(group) => Err(format!("a job of group {group} waits though there is room")),
+            None => Ok(()),
+        }
+    }
 }
 
 fn rank(stored: &Stored) -> Reverse<Priority> {
@@ -146,8 +154,8 @@ fn due(stored: &Stored) -> (Timestamp, JobId) {
 
 impl Tables {
     /// Makes a queue, or changes the rules of one. Its gate stays as it is, because a change of settings is no resume; only
-    /// a breaker that is not wanted any more is forgotten. A group
-    /// limit that was raised or lifted opens what there is now room for, at once.
+    /// a breaker that is not wanted any more is forgotten. A group limit that was raised or lifted opens what there is now
+    /// room for, at once.
     pub(super) fn put_queue(&mut self, name: &QueueName, config: QueueConfig, now: Timestamp) -> Answer {
         let rules = Rules::new(config)?;
         let Some(queue) = self.queues.get_mut(name) else {
@@ -159,19 +167,11 @@ impl Tables {
             queue.gate.breaker = Breaker::default();
         }
         queue.rules = Arc::new(rules);
-        self.open_lines(name);
-        Ok(Reply::Done)
-    }
-
-    /// Opens what every group of a queue now has room for.
-    fn open_lines(&mut self, name: &QueueName) {
-        let groups: Vec<Group> =
-            self.queues.get(name).map(|queue| queue.lines.keys().cloned().collect()).unwrap_or_default();
+        let groups: Vec<_> = queue.lines.keys().cloned().collect();
         for group in groups {
-            while let Some(id) = self.queues.get(name).and_then(|queue| queue.next_to_open(&group)) {
-                self.change(id, |stored| stored.open = true);
-            }
+            self.open_line(name, &group);
         }
+        Ok(Reply::Done)
     }
 
     /// Takes a queue away. Its finished jobs stay until they are pruned, which drops them at once.

@@ -210,10 +210,16 @@ impl Tables {
         }
     }
 
-    /// Opens waiting jobs of a gated job's group while it has room: called when a job has joined the line or finished.
+    /// Opens the next of a gated job's group: called when the job has joined the line or finished.
     pub(super) fn open_next(&mut self, spec: &JobSpec) {
-        let Some(group) = spec.group.as_ref().filter(|_| spec.gated) else { return };
-        while let Some(id) = self.queues.get(&spec.queue).and_then(|queue| queue.next_to_open(group)) {
+        if let Some(group) = spec.group.as_ref().filter(|_| spec.gated) {
+            self.open_line(&spec.queue, group);
+        }
+    }
+
+    /// Opens waiting jobs of a group while it has room.
+    pub(super) fn open_line(&mut self, queue: &QueueName, group: &Group) {
+        while let Some(id) = self.queues.get(queue).and_then(|queue| queue.next_to_open(group)) {
             self.change(id, |stored| stored.open = true);
         }
     }
@@ -232,6 +238,9 @@ impl Tables {
         let same = rebuilt.keys == self.keys
             && rebuilt.deadlines == self.deadlines
             && rebuilt.queues.values().zip(self.queues.values()).all(|(a, b)| a.same_links(b));
-        if same { Ok(()) } else { Err("the indexes are not what the jobs say".into()) }
+        if !same {
+            return Err("the indexes are not what the jobs say".into());
+        }
+        self.queues.values().try_for_each(Queue::audit)
     }
 }

@@ -32,7 +32,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use proptest::strategy::{Just, Strategy};
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
 use proptest_state_machine::Sequential;
 use semel_core::time::Timestamp;
@@ -80,15 +80,15 @@ impl Histories {
         let runtime =
             Builder::new_current_thread().enable_all().build().expect("a runtime needs but a thread");
         let start = fresh(&runtime, &new_harness).store.now();
-        let try_out = |steps: &[Step], seen: Option<Arc<AtomicUsize>>| {
+        let try_out = |(reference, steps, seen): History| {
             let system = fresh(&runtime, &new_harness);
-            runtime.block_on(run(system, Reference::new(start), steps, seen))
+            runtime.block_on(run(system, reference, steps, seen))
         };
-        let run_all = |(_, steps, seen): History| try_out(&steps, seen);
-        match TestRunner::new(self.config()).run(&histories(start), run_all) {
+        match TestRunner::new(self.config()).run(&histories(start), try_out) {
             Ok(()) => {}
-            Err(TestError::Fail(_, (_, steps, _))) => {
-                panic!("{}", self.report(steps, |steps| try_out(steps, None)))
+            Err(TestError::Fail(_, (reference, steps, _))) => {
+                let again = |steps: &[Step]| try_out((reference.clone(), steps.to_vec(), None));
+                panic!("{}\nSEMEL_MODEL_SEED={} repeats it", report(&reference, steps, again), self.seed)
             }
             Err(TestError::Abort(reason)) => panic!("no history could be made: {reason}"),
         }
@@ -104,20 +104,21 @@ impl Histories {
             ..Config::default()
         }
     }
+}
 
-    /// What a person needs to know of a history that failed.
-    fn report(self, steps: Vec<Step>, try_out: impl Fn(&[Step]) -> Check) -> String {
-        let steps = shortened(steps, &try_out);
-        let reason = match try_out(&steps) {
-            Err(TestCaseError::Fail(reason)) => reason.message().to_owned(),
-            other => format!("it did, but not the second time ({other:?}): the harness is not deterministic"),
-        };
-        let mut text = format!("the store differs from the memory store: {reason}\nafter these steps:\n");
-        for (i, step) in steps.iter().enumerate() {
-            writeln!(text, "  {}. {step:?}", i + 1).expect("a string takes all text");
-        }
-        text + &format!("SEMEL_MODEL_SEED={} repeats it", self.seed)
+/// What a person needs to know of a history that failed.
+fn report(reference: &Reference, steps: Vec<Step>, try_out: impl Fn(&[Step]) -> Check) -> String {
+    let steps = shortened(steps, &try_out);
+    let reason = match try_out(&steps) {
+        Err(TestCaseError::Fail(reason)) => reason.message().to_owned(),
+        other => format!("it did, but not the second time ({other:?}): the harness is not deterministic"),
+    };
+    let mut text =
+        format!("the store differs from the memory store: {reason}\nafter {reference:?} and these steps:");
+    for (i, step) in steps.iter().enumerate() {
+        write!(text, "\n  {}. {step:?}", i + 1).expect("a string takes all text");
     }
+    text
 }
 
 /// The history without every step that is not needed to make it fail. proptest tries to leave out each step once, from
@@ -155,7 +156,7 @@ type History = (Reference, Vec<Step>, Option<Arc<AtomicUsize>>);
 fn histories(start: Timestamp) -> impl Strategy<Value = History> {
     Sequential::new(
         (1..=STEPS_MAX).into(),
-        move || Just(Reference::new(start)),
+        move || step::start().prop_map(move |chosen| Reference::new(start, chosen)),
         |_, _| true,
         |reference: &Reference| step::step(reference.scene()),
         |reference: Reference, step: &Step| reference.next(step),
@@ -166,7 +167,7 @@ fn histories(start: Timestamp) -> impl Strategy<Value = History> {
 async fn run<H: Harness>(
     mut system: System<H>,
     mut reference: Reference,
-    steps: &[Step],
+    steps: Vec<Step>,
     seen: Option<Arc<AtomicUsize>>,
 ) -> Check {
     system.follow(&reference).await?;
@@ -174,7 +175,7 @@ async fn run<H: Harness>(
         if let Some(seen) = &seen {
             seen.fetch_add(1, Ordering::SeqCst);
         }
-        reference = reference.next(step);
+        reference = reference.next(&step);
         reference.audit()?;
         system.follow(&reference).await?;
     }

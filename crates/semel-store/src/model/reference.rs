@@ -18,7 +18,7 @@ use semel_core::time::{Millis, Timestamp};
 use super::queues::{self, QUEUES};
 use super::read::never_late;
 use super::step::{
-    Advance, Filter, GROUPS, KEYS, Op, PAYLOADS, Pick, Post, RECORDS, Scene, Step, When, Whose,
+    Advance, Filter, GROUPS, KEYS, Op, PAYLOADS, Pick, Post, RECORDS, Scene, Start, Step, When, Whose,
 };
 use super::system::{Check, same};
 use crate::command::{Answer, Command, Reply};
@@ -44,6 +44,7 @@ pub(super) struct Reference {
     pub(super) crashed: bool,
     /// The last step as calls to a store, with the answers.
     pub(super) call: Call,
+    start: Start,
 }
 
 /// A step as calls to a store, with what the reference answered.
@@ -60,17 +61,18 @@ pub(super) enum Call {
 
 impl fmt::Debug for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a store with {} jobs at {}", self.jobs.len(), self.now.millis())
+        write!(f, "{:?}, {} jobs, {}", self.start, self.jobs.len(), self.now.millis())
     }
 }
 
 impl Reference {
-    /// A store with the queues in their first shapes; the call that put them there is its last.
-    pub(super) fn new(now: Timestamp) -> Self {
+    /// A store with its queues; the call that put them there is its last.
+    pub(super) fn new(now: Timestamp, start: Start) -> Self {
         let (tables, call) = (Tables::new(1), Call::ReadAll);
-        let empty = Self { tables, now, jobs: Vec::new(), deliveries: Vec::new(), crashed: false, call };
-        let put = |(queue, (_, shape)): (usize, &(&str, usize))| Op::PutQueue { queue, shape: *shape };
-        empty.next(&Step::Apply(QUEUES.iter().enumerate().map(put).collect()))
+        let empty =
+            Self { tables, now, jobs: Vec::new(), deliveries: Vec::new(), crashed: false, call, start };
+        let put = |(queue, shape)| Op::PutQueue { queue, shape };
+        empty.next(&Step::Apply(start.shapes.into_iter().enumerate().map(put).collect()))
     }
 
     /// The reference after a step.
@@ -92,8 +94,10 @@ impl Reference {
         let stats = self.tables.stats(self.now);
         let any = |count: fn(&QueueStats) -> u64| stats.queues.iter().any(|queue| count(queue) > 0);
         Scene {
+            favourite: self.start.favourite,
             waiting: any(|queue| queue.pending),
             out: any(|queue| queue.processing + queue.awaiting_ack),
+            dead: any(|queue| queue.dead),
             expired: self.tables.next_expiry().is_some_and(|deadline| deadline <= self.now),
         }
     }

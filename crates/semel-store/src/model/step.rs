@@ -11,7 +11,7 @@ use semel_core::payload::Payload;
 use semel_core::settle::Report;
 use semel_core::time::Millis;
 
-use super::queues::{QUEUES, SHAPES};
+use super::queues::{QUEUES, SHAPES, VALID_SHAPES};
 
 /// Few keys, so that duplicates and collisions are the rule and not the exception.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "order 9482"];
@@ -143,42 +143,68 @@ pub(super) struct Filter {
     pub(super) page: u32,
 }
 
+/// What a history starts with. Histories differ in it, because one that gives equal time to everything gets deep into
+/// nothing: most of each happens in one queue, whose shape is any.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    /// The queue in which most happens.
+    pub(super) favourite: usize,
+    /// The shape of each queue.
+    pub(super) shapes: [usize; QUEUES.len()],
+}
+
+/// Every start.
+pub(super) fn start() -> impl Strategy<Value = Start> {
+    let shape = || 0..VALID_SHAPES;
+    (0..QUEUES.len(), [shape(), shape(), shape()]).prop_map(|(favourite, shapes)| Start { favourite, shapes })
+}
+
 /// What is going on in a store, as far as it decides which steps are worth while.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
+    /// The queue in which most happens.
+    pub(super) favourite: usize,
     /// Jobs are pending.
     pub(super) waiting: bool,
     /// Jobs are with workers.
     pub(super) out: bool,
     /// Some of them for too long.
     pub(super) expired: bool,
+    /// There are dead letters.
+    pub(super) dead: bool,
 }
 
 /// Every kind of step, at any time; those that can do something most often.
 pub(super) fn step(scene: Scene) -> BoxedStrategy<Step> {
     let lease = if scene.waiting { 14 } else { 2 };
+    let prune = if scene.dead { 5 } else { 2 };
     prop_oneof![
         // First what is simplest, because proptest shrinks towards it.
         16 => op(scene).prop_map(|op| Step::Apply(vec![op])),
         4 => vec(op(scene), 2..6).prop_map(Step::Apply),
-        lease => (queue(), 1..5_u32, option::weighted(0.3, 1..60_u64))
+        lease => (queue(scene), 1..5_u32, option::weighted(0.3, 1..60_u64))
             .prop_map(|(queue, max, secs)| Step::Lease { queue, max, secs }),
         6 => advance(scene).prop_map(Step::Advance),
-        2 => (1..4_u32).prop_map(|slice| Step::Prune { slice }),
+        prune => (1..4_u32).prop_map(|slice| Step::Prune { slice }),
         1 => Just(Step::Crash),
-        1 => filter().prop_map(Step::List),
+        1 => filter(scene).prop_map(Step::List),
         1 => Just(Step::ReadAll),
     ]
     .boxed()
 }
 
-fn queue() -> impl Strategy<Value = usize> {
-    0..QUEUES.len()
+fn queue(scene: Scene) -> impl Strategy<Value = usize> {
+    prop_oneof![3 => Just(scene.favourite), 1 => 0..QUEUES.len()]
 }
 
 /// Mostly the same one.
 fn key() -> impl Strategy<Value = usize> {
     prop_oneof![3 => Just(0), 2 => 0..KEYS.len()]
+}
+
+/// Mostly the same one.
+fn group() -> impl Strategy<Value = usize> {
+    prop_oneof![3 => Just(0), 1 => 0..GROUPS.len()]
 }
 
 /// Mostly a fresh one that fits.
@@ -189,12 +215,13 @@ fn pick() -> impl Strategy<Value = Pick> {
 
 fn advance(scene: Scene) -> impl Strategy<Value = Advance> {
     let to_expiry = if scene.out { 4 } else { 1 };
+    let to_retention_end = if scene.dead { 4 } else { 1 };
     prop_oneof![
         4 => select(&SPANS[..]).prop_map(|ms| Advance::By(Millis::from_millis(ms))),
-        3 => (queue(), any::<bool>()).prop_map(|(queue, early)| Advance::ToDue { queue, early }),
+        3 => (queue(scene), any::<bool>()).prop_map(|(queue, early)| Advance::ToDue { queue, early }),
         to_expiry => any::<bool>().prop_map(|early| Advance::ToExpiry { early }),
-        1 => any::<bool>().prop_map(|early| Advance::ToRetentionEnd { early }),
-        1 => (queue(), key(), any::<bool>())
+        to_retention_end => any::<bool>().prop_map(|early| Advance::ToRetentionEnd { early }),
+        1 => (queue(scene), key(), any::<bool>())
             .prop_map(|(queue, key, early)| Advance::ToKeyEnd { queue, key, early }),
     ]
 }
@@ -202,19 +229,20 @@ fn advance(scene: Scene) -> impl Strategy<Value = Advance> {
 fn op(scene: Scene) -> BoxedStrategy<Op> {
     let (publishes, settles) = if scene.out { (10, 20) } else { (16, 3) };
     let rescues = if scene.expired { 12 } else { 1 };
+    let replays = if scene.dead { 6 } else { 1 };
     let settle = (pick(), whose(), outcome(), report())
         .prop_map(|(pick, token, outcome, report)| Op::Settle { pick, token, outcome, report });
     prop_oneof![
-        publishes => post().prop_map(Op::Publish),
+        publishes => post(scene).prop_map(Op::Publish),
         settles => settle,
         2 => (pick(), whose(), 1..90_u64).prop_map(|(pick, token, secs)| Op::Extend { pick, token, secs }),
         2 => pick().prop_map(Op::Cancel),
-        3 => pick().prop_map(Op::Replay),
+        replays => pick().prop_map(Op::Replay),
         rescues => (1..4_u32).prop_map(|limit| Op::Rescue { limit }),
-        1 => (queue(), key()).prop_map(|(queue, key)| Op::ReleaseKey { queue, key }),
-        2 => (queue(), 0..SHAPES).prop_map(|(queue, shape)| Op::PutQueue { queue, shape }),
-        1 => queue().prop_map(|queue| Op::DeleteQueue { queue }),
-        1 => (queue(), prop::bool::weighted(0.4)).prop_map(|(queue, paused)| Op::Pause { queue, paused }),
+        1 => (queue(scene), key()).prop_map(|(queue, key)| Op::ReleaseKey { queue, key }),
+        2 => (queue(scene), 0..SHAPES).prop_map(|(queue, shape)| Op::PutQueue { queue, shape }),
+        1 => queue(scene).prop_map(|queue| Op::DeleteQueue { queue }),
+        1 => (queue(scene), prop::bool::weighted(0.4)).prop_map(|(queue, paused)| Op::Pause { queue, paused }),
         1 => record_op(),
     ]
     .boxed()
@@ -246,7 +274,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         5 => Just(Outcome::Done { result: None, effect: None }),
         1 => Just(Outcome::Done { result: Some(result), effect: Some(receipt) }),
         5 => Just(Outcome::Failed { error: "boom".into() }),
-        2 => Just(Outcome::Rejected { error: "never".into() }),
+        4 => Just(Outcome::Rejected { error: "never".into() }),
         3 => backpressure,
         2 => Just(Outcome::Received),
     ]
@@ -257,8 +285,8 @@ fn report() -> impl Strategy<Value = Report> {
         .prop_map(|(from_worker, status_code, duration)| Report { from_worker, status_code, duration })
 }
 
-fn post() -> impl Strategy<Value = Post> {
-    let place = (queue(), option::weighted(0.7, key()), option::weighted(0.5, 0..GROUPS.len()));
+fn post(scene: Scene) -> impl Strategy<Value = Post> {
+    let place = (queue(scene), option::weighted(0.7, key()), option::weighted(0.5, group()));
     let order = (when(), prop_oneof![4 => Just(0), 1 => Just(5), 1 => Just(-5)]);
     let window = select(&[0, 15_000][..]).prop_map(Millis::from_millis);
     let overrides = (option::weighted(0.2, 1..3_u32), option::weighted(0.2, window));
@@ -288,8 +316,8 @@ fn when() -> impl Strategy<Value = When> {
     ]
 }
 
-fn filter() -> impl Strategy<Value = Filter> {
-    let place = (option::of(queue()), option::weighted(0.3, key()), option::weighted(0.3, 0..GROUPS.len()));
+fn filter(scene: Scene) -> impl Strategy<Value = Filter> {
+    let place = (option::of(queue(scene)), option::weighted(0.3, key()), option::weighted(0.3, group()));
     let state = option::of(select(&State::ALL[..]));
     let since = option::weighted(0.3, (0..60_000_u64).prop_map(Millis::from_millis));
     (place, state, prop::bool::weighted(0.2), since, 1..5_u32).prop_map(

@@ -60,7 +60,7 @@ pub(crate) fn publish_until_killed(
     let mut acknowledged = published;
     while acknowledged < published + jobs {
         let line: Acknowledged =
-            child.next_line()?.ok_or_else(|| Failure::Child("the publishing child ended early".into()))?;
+            child.next_line()?.ok_or_else(|| Failure::Broken("the publishing child ended early".into()))?;
         acknowledged = line.published;
         progress.set(acknowledged - published);
     }
@@ -86,10 +86,10 @@ pub(crate) fn be_publisher(dir: &Path, published: u64) -> Result<(), Failure> {
 pub(crate) fn open(dir: &Path, killed: &Killed) -> Result<Opened, Failure> {
     let mut child = Kin::spawn(&["bench-open", &killed.acknowledged.to_string()], dir, Stdio::null())?;
     let opened: Opened =
-        child.next_line()?.ok_or_else(|| Failure::Child("the store did not open after a kill".into()))?;
+        child.next_line()?.ok_or_else(|| Failure::Broken("the store did not open after a kill".into()))?;
     child.wait()?;
     if !opened.found {
-        return Err(Failure::Child(format!(
+        return Err(Failure::Broken(format!(
             "job {} was acknowledged before the kill and is gone",
             killed.acknowledged - 1
         )));

@@ -122,7 +122,7 @@ impl Tally {
             Reply::Settled { .. } => self.completed += 1,
             Reply::Pruned { dropped, .. } => self.dropped += u64::from(dropped),
             other => {
-                return Err(Failure::Child(format!(
+                return Err(Failure::Broken(format!(
                     "the store gave an answer that nobody asked for: {other:?}"
                 )));
             }

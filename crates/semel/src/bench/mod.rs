@@ -96,16 +96,11 @@ pub(crate) fn default_dir() -> PathBuf {
 pub(crate) fn save(report: &Report, out: &Path) -> Result<[PathBuf; 2], Failure> {
     fs::create_dir_all(out).map_err(Failure::io(format!("make {}", out.display())))?;
     let paths = [out.join("store.json"), out.join("store.svg")];
-    let contents = [json(report)?, plot::svg(report)];
+    let json = serde_json::to_string_pretty(report)
+        .map_err(|e| Failure::Io { what: "write JSON".into(), source: e.into() })?;
+    let contents = [json + "\n", plot::svg(report)];
     for (path, content) in paths.iter().zip(contents) {
         fs::write(path, content).map_err(Failure::io(format!("write {}", path.display())))?;
     }
     Ok(paths)
-}
-
-/// The report as JSON.
-pub(crate) fn json(report: &Report) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(report)
-        .map_err(|e| Failure::Io { what: "write JSON".into(), source: e.into() })?;
-    Ok(text + "\n")
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{EXIT_CODES, Outcome, print};
+use super::{EXIT_CODES, Outcome, print, print_json};
 use crate::bench::{self, Plan};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -67,7 +67,11 @@ impl BenchArgs {
     pub(crate) fn run(self) -> Result<Outcome, Failure> {
         let What::Store(args) = self.what;
         let report = bench::run(args.plan(), &args.dir(), args.command(), &mut Progress::new())?;
-        print(&if args.json { bench::json(&report)? } else { bench::render(&report) })?;
+        if args.json {
+            print_json(&report)?;
+        } else {
+            print(&bench::render(&report))?;
+        }
         if let Some(out) = &args.out {
             let saved = bench::save(&report, out)?;
             if !args.json {

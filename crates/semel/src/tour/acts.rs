@@ -113,7 +113,7 @@ pub(crate) fn replay(telling: &mut Telling, stage: &Stage) -> Result<(), Failure
 /// Leases the job that must be ready, and shows it.
 fn leased(telling: &mut Telling, stage: &Stage, who: &str) -> Result<Delivery, Failure> {
     let delivery =
-        stage.lease()?.ok_or_else(|| Failure::Child("no job was ready, though one was due".into()))?;
+        stage.lease()?.ok_or_else(|| Failure::Broken("no job was ready, though one was due".into()))?;
     let for_ = delivery.deadline.since(stage.now());
     telling.call(
         who,

@@ -82,7 +82,7 @@ fn listen_and_kill(child: &mut Kin) -> Result<Vec<JobId>, Failure> {
     }
     let status = child.kill()?;
     if status.signal() != Some(SIGKILL) {
-        return Err(Failure::Child(format!(
+        return Err(Failure::Broken(format!(
             "the publishing process ended by itself ({status}) before it was killed"
         )));
     }

@@ -51,7 +51,7 @@ impl Stage {
     /// One command, one answer.
     pub(crate) fn apply(&self, command: Command) -> Result<Answer, Failure> {
         let answers = self.wait(self.store.apply(vec![command]))?;
-        answers.into_iter().next().ok_or_else(|| Failure::Child("the store did not answer a command".into()))
+        answers.into_iter().next().ok_or_else(|| Failure::Broken("the store did not answer a command".into()))
     }
 
     /// Publishes JSON under a key.
@@ -79,7 +79,7 @@ impl Stage {
     /// Reads a job that must be there.
     pub(crate) fn job(&self, id: JobId) -> Result<Job, Failure> {
         let job = self.wait(self.store.job(id))?;
-        job.ok_or_else(|| Failure::Child(format!("{id} was published and is not there")))
+        job.ok_or_else(|| Failure::Broken(format!("{id} was published and is not there")))
     }
 
     /// Lets time pass.
@@ -114,5 +114,5 @@ fn config() -> QueueConfig {
 
 /// An answer that does not belong to its question.
 pub(crate) fn unexpected(reply: &Reply) -> Failure {
-    Failure::Child(format!("the store gave an answer that nobody asked for: {reply:?}"))
+    Failure::Broken(format!("the store gave an answer that nobody asked for: {reply:?}"))
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(dir: &Path, expiring: u64, jobs: u64, progress: &mut Progress)
     let during = publish_and_prune(&driver, &mut workload, finished, progress)?;
     driver.close()?;
     if during.dropped < finished {
-        return Err(Failure::Child(format!(
+        return Err(Failure::Broken(format!(
             "of {finished} jobs that were due to expire only {} did",
             during.dropped
         )));

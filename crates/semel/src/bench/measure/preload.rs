@@ -20,7 +20,7 @@ pub(crate) fn run(
         progress.set(workload.published());
     }
     if tally.created < keys {
-        return Err(Failure::Child(format!(
+        return Err(Failure::Broken(format!(
             "published {keys} different jobs, but the store made only {}",
             tally.created
         )));
