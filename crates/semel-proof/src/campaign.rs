@@ -23,7 +23,7 @@ use crate::workload::block_on;
 /// Store seconds to a second of the machine: leases, retries and windows then run out within a round.
 const SPEED: u64 = 20;
 /// Keys that are looked up after each round; the last reading looks up all of them.
-const KEYS_PER_ROUND: usize = 20_000;
+const KEYS_PER_ROUND: usize = 4000;
 /// Keys that gather before they are sealed into a run: few, so that every round seals some.
 pub const RUN_KEYS: usize = 2000;
 
@@ -109,6 +109,12 @@ impl Campaign {
         survey.drained = true;
         block_on(store.close())?;
         Ok((check(&self.book, &survey), drained))
+    }
+
+    /// What the history has of the jobs of a report, for whoever has to find out what went wrong.
+    pub fn explain(&self, report: &Report) -> String {
+        let jobs = report.breaches.iter().flat_map(|breach| &breach.jobs);
+        jobs.filter_map(|id| Some(format!("{id}: {:#?}", self.book.job(*id)?))).collect::<Vec<_>>().join("\n")
     }
 
     fn keys(&self) -> Vec<(QueueName, Key)> {

@@ -50,31 +50,31 @@ pub async fn drain(
 ) -> Result<Drained, Stuck> {
     let mut drained = Drained::default();
     let mut idle = 0;
-    loop {
+    while idle <= IDLE_TURNS_MAX {
         let mut taken = 0;
         for lane in Lane::ALL {
             taken += drain_lane(store, recorder, lane).await?;
         }
         drained.jobs += taken;
-        let left: u64 = store.stats().await?.queues.iter().map(semel_store::QueueStats::unfinished).sum();
+        if taken > 0 {
+            idle = 0;
+            continue;
+        }
+        let left = unfinished(store).await?;
         if left == 0 {
             return Ok(drained);
         }
-        idle = if taken == 0 { idle + 1 } else { 0 };
-        if idle > IDLE_TURNS_MAX {
-            return Err(Stuck::Left(left));
-        }
-        if taken == 0 {
-            let next = next_event(store).await?.ok_or(Stuck::Left(left))?;
-            // At least a millisecond: "may have something" is allowed to be early.
-            clock.advance_to(next.max(clock_now(store).plus(Millis::from_millis(1))));
-            drained.waits += 1;
-        }
+        let next = next_event(store).await?.ok_or(Stuck::Left(left))?;
+        // At least a millisecond: "may have something" is allowed to be early.
+        clock.advance_to(next.max(store.now().plus(Millis::from_millis(1))));
+        drained.waits += 1;
+        idle += 1;
     }
+    Err(Stuck::Left(unfinished(store).await?))
 }
 
-fn clock_now(store: &Arc<dyn Store>) -> Timestamp {
-    store.now()
+async fn unfinished(store: &Arc<dyn Store>) -> Result<u64, StoreError> {
+    Ok(store.stats().await?.queues.iter().map(semel_store::QueueStats::unfinished).sum())
 }
 
 async fn next_event(store: &Arc<dyn Store>) -> Result<Option<Timestamp>, StoreError> {

@@ -43,7 +43,7 @@ fn heavy_kill_loop() {
             reopened.took.as_millis(),
             report.count
         );
-        assert_eq!(report.count, 0, "seed {seed}, round {round}: {report}");
+        assert_eq!(report.count, 0, "seed {seed}, round {round}: {report}\n{}", campaign.explain(&report));
         assert!(reopened.took < RESTART_MAX, "seed {seed}, round {round}: {:?} to open", reopened.took);
     }
     let (report, drained) = campaign.finish().unwrap();

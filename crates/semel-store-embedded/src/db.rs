@@ -232,6 +232,21 @@ impl<'c> Db<'c> {
         self.meta_put.execute(params![name, sql(value)]).map(|_| ())
     }
 
+    /// Whether a table has no more than `n` rows within a range, both ends included. Looks no further than that.
+    pub(crate) fn at_most_between(&self, table: &str, from: JobId, to: JobId, n: usize) -> Sql<bool> {
+        let select = format!("SELECT 1 FROM {table} WHERE id BETWEEN ?1 AND ?2 LIMIT 1 OFFSET ?3");
+        let mut beyond = self.conn.prepare_cached(&select)?;
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        Ok(!beyond.exists(params![sql_id(from), sql_id(to), n])?)
+    }
+
+    /// Deletes the rows of a table within a range, both ends included.
+    pub(crate) fn delete_between(&self, table: &str, from: JobId, to: JobId) -> Sql<()> {
+        let mut delete =
+            self.conn.prepare_cached(&format!("DELETE FROM {table} WHERE id BETWEEN ?1 AND ?2"))?;
+        delete.execute([sql_id(from), sql_id(to)]).map(|_| ())
+    }
+
     /// Ids of a table within a range, both ends included.
     pub(crate) fn ids_between(&self, table: &str, from: JobId, to: JobId) -> Sql<Vec<JobId>> {
         let mut stmt =

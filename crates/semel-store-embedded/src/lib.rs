@@ -29,3 +29,8 @@ mod thread;
 pub use maintenance::{Progress, Watcher};
 pub use options::{Options, Sabotage};
 pub use store::EmbeddedStore;
+
+/// The example in the README compiles, or the tests fail.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

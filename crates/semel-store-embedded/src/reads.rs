@@ -139,11 +139,12 @@ impl Listing<'_> {
     }
 
     fn duplicates(&self, id: JobId) -> Result<u32, Fault> {
-        let stored = match self.record("trace", id)? {
-            Some(rec) => decode_trace(&rec, id).map_err(|damage| Fault::damaged("trace", id, damage))?.count,
-            None => 0,
-        };
-        Ok(stored + self.overlay.duplicates.get(&id).copied().unwrap_or(0))
+        match self.record("trace", id)? {
+            Some(rec) => {
+                Ok(decode_trace(&rec, id).map_err(|damage| Fault::damaged("trace", id, damage))?.count)
+            }
+            None => Ok(0),
+        }
     }
 
     fn queue_name(&mut self, no: u32) -> Result<QueueName, Fault> {

@@ -218,7 +218,12 @@ impl Store for EmbeddedStore {
         let errand =
             Box::new(move |conn: &mut Connection| drop(answer.send(reads::list(conn, &query, &overlay))));
         self.reader.send(Some(errand)).map_err(|_| StoreError::Closed)?;
-        answered.await.map_err(|_| StoreError::Closed)?
+        let mut page = answered.await.map_err(|_| StoreError::Closed)??;
+        self.ask(move |engine| {
+            engine.add_pending_duplicates(&mut page.items);
+            page
+        })
+        .await
     }
 
     async fn key(&self, queue: &QueueName, key: &Key) -> Result<Option<KeyRecord>, StoreError> {

@@ -255,8 +255,9 @@ impl Book {
     /// Whether a rescue nobody heard of may have ended a lease of this job, and so counted an attempt.
     pub fn may_have_expired_unheard(&self, job: &JobTrace) -> bool {
         self.lost_rescues.iter().any(|rescue| {
-            let ran_out = |act: &Act| act.deed.delivered().is_some_and(|d| d.deadline <= rescue.until);
-            let seen = job.acts.iter().any(|act| act.span.round == rescue.round && ran_out(act));
+            let seen = job.deliveries().any(|(span, delivered)| {
+                span.round == rescue.round && job.earliest_lease_end(delivered) <= rescue.until
+            });
             seen || self.lost_leases.iter().any(|lease| {
                 let same_queue = job.subject.as_ref().is_some_and(|subject| subject.queue == lease.queue);
                 same_queue && lease.round == rescue.round && lease.expires <= rescue.until

@@ -1,6 +1,7 @@
 //! What a book keeps of each publish and each job.
 
 use semel_core::ids::{JobId, Token};
+use semel_core::lease::LEASE_RANGE;
 use semel_core::lifecycle::State;
 use semel_core::name::QueueName;
 use semel_core::time::{Millis, Timestamp};
@@ -241,6 +242,19 @@ impl JobTrace {
     /// The deliveries, in the order the book heard of them.
     pub fn deliveries(&self) -> impl Iterator<Item = (&Span, &Delivered)> {
         self.acts.iter().filter_map(|act| Some((&act.span, act.deed.delivered()?)))
+    }
+
+    /// When the lease of a delivery may have ended at the earliest. An extension counts from when it is asked for, so it
+    /// can also make a lease shorter.
+    pub fn earliest_lease_end(&self, delivered: &Delivered) -> Timestamp {
+        let extended =
+            self.acts.iter().filter(|act| act.fate != Fate::Failed).filter_map(|act| match act.deed {
+                Deed::Extend { token, until } if token == delivered.token => {
+                    Some(until.unwrap_or(act.span.from.plus(*LEASE_RANGE.start())))
+                }
+                _ => None,
+            });
+        extended.chain([delivered.deadline]).min().unwrap_or(delivered.deadline)
     }
 
     /// The acts that certainly ended the job, and how.

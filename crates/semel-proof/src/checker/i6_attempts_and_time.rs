@@ -334,4 +334,13 @@ mod tests {
             assert_eq!(story.check().breaks(I6), !holds, "{}", story.check());
         }
     }
+
+    #[test]
+    fn an_extension_may_have_made_a_lease_shorter_before_a_rescue_that_nobody_answered() {
+        let mut story = Story::new();
+        story.publish(1, 1).deliver(1, 1, 1);
+        let until = story.now + 300;
+        story.extend(1, 1, until).wait(500).invoke(Call::Rescue);
+        story.restart().deliver(1, 9, 2).found(1, found(1, Pending, 1)).assert_holds();
+    }
 }

@@ -125,6 +125,7 @@ pub(super) fn insert_tail(
             Ok(job) => {
                 if let Some(key) = job.key {
                     index.insert(hasher.hash(job.queue_no, key), id.raw())?;
+                    index.maybe_seal(id.raw())?;
                 }
             }
             Err(damage) => found.add(format!("job {id}: the store cannot be opened: {damage}")),

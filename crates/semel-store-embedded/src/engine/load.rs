@@ -29,10 +29,10 @@ impl<'c> Engine<'c> {
             .map_err(|_| Fault::Broken("no epochs are left".into()))?;
         db.put_meta(meta::EPOCH, u64::from(epoch))?;
         let last_id = last_id(&db)?;
+        let hasher = key_hasher(&db, options)?;
+        let (keys, tail_from) = open_keys(&db, dir, &hasher, options, last_id)?;
         let mut ids = IdGenerator::new(0);
         ids.resume_above(last_id);
-        let hasher = key_hasher(&db, options)?;
-        let (keys, tail_from) = open_keys(&db, dir, &hasher, options)?;
         let sealed_to = id_from_meta(&db, meta::SEALED_TO)?;
         let mut engine = Self {
             queues: load_queues(&db, options.chunk_ids)?,
@@ -48,6 +48,7 @@ impl<'c> Engine<'c> {
             sweep: Sweep::default(),
             tidy: Tidy::new(dir),
             space: Space::new(dir, options.reserve_bytes),
+            index_stuck: false,
             sealed_to,
             unsealed: 0,
             segment_jobs: options.segment_jobs,
@@ -89,6 +90,8 @@ impl<'c> Engine<'c> {
                 .map_err(|damage| Fault::damaged("job", id, damage))?;
             if let Some(key) = job.key.filter(|_| id.raw() > keys_from) {
                 self.keys.insert(self.hasher.hash(job.queue_no, key), id.raw())?;
+                // What is read here is durable, so a long tail (an index that was lost) is sealed on the way.
+                self.keys.maybe_seal(id.raw())?;
             }
             if id > self.sealed_to {
                 self.unsealed += 1;
@@ -166,11 +169,21 @@ fn open_keys(
     dir: &Path,
     hasher: &KeyHasher,
     options: &Options,
+    last_id: JobId,
 ) -> Result<(KeyIndex, u64), Fault> {
+    let dir = dir.join(KEYS_DIR);
     let mut index_options = crate::keys::Options::new(hasher);
     index_options.run_keys = options.run_keys;
     index_options.lose_one_in = (options.sabotage == Some(crate::Sabotage::LoseIndexEntry)).then_some(97);
-    let (mut keys, recovery) = KeyIndex::open(&dir.join(KEYS_DIR), index_options, db.meta(meta::FLOOR)?)?;
+    let floor = db.meta(meta::FLOOR)?;
+    let (mut keys, mut recovery) = KeyIndex::open(&dir, index_options.clone(), floor)?;
+    if recovery.sealed_to > last_id.raw() {
+        // Somebody put an older database into the directory. The index may have forgotten what that one still has.
+        tracing::warn!("the key index is newer than the jobs: it is thrown away and made anew");
+        drop(keys);
+        KeyIndex::wipe(&dir)?;
+        (keys, recovery) = KeyIndex::open(&dir, index_options, floor)?;
+    }
     for damage in &recovery.damaged {
         tracing::warn!(path = %damage.path.display(), what = %damage.what, "a damaged run of the key index is rebuilt from the jobs");
     }

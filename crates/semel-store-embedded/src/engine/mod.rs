@@ -59,6 +59,8 @@ pub(crate) struct Engine<'c> {
     sweep: Sweep,
     tidy: Tidy,
     space: Space,
+    /// The key index cannot write its runs: until it can, it takes no more keys, or memory would grow without end.
+    index_stuck: bool,
     /// Plain jobs up to here are in chunks, if they are still pending.
     sealed_to: JobId,
     /// Jobs published since the last seal.
@@ -173,7 +175,10 @@ impl Engine<'_> {
         self.keys.advance(self.last_id.raw());
         if let Err(e) = self.tend_index() {
             // The commit stands, so its callers must hear of it. The index is whole in memory; it is tried again.
-            tracing::error!(error = %e, "the key index could not be tidied");
+            tracing::error!(error = %e, "the key index could not be tended: no new keys are taken until it can");
+            self.index_stuck = true;
+        } else {
+            self.index_stuck = false;
         }
         self.space.after_commit();
     }

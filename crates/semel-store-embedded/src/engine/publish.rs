@@ -105,7 +105,7 @@ impl Engine<'_> {
     }
 
     fn create(&mut self, no: u32, publish: Publish, hash: Option<u64>) -> Result<Published, No> {
-        if self.space.is_low() {
+        if self.space.is_low() || (self.index_stuck && hash.is_some()) {
             return Err(Refusal::StorageFull.into());
         }
         let id = self.ids.next(self.now);

@@ -9,7 +9,7 @@ use semel_core::name::QueueName;
 use semel_core::time::Timestamp;
 use semel_store::{JobQuery, KeyRecord, QueueStats, Stats, StoreError};
 
-use super::{Engine, Traces};
+use super::Engine;
 use crate::fault::{Fault, No};
 use crate::reads::with_lease;
 
@@ -18,18 +18,10 @@ use crate::reads::with_lease;
 pub(crate) struct Overlay {
     /// Jobs that workers have, as callers see them.
     pub(crate) leased: HashMap<JobId, Progress>,
-    /// Suppressed publishes that are not on disk yet.
-    pub(crate) duplicates: HashMap<JobId, u32>,
     /// The number of the queue asked for; `None` inside if there is no such queue.
     pub(crate) queue: Option<Option<u32>>,
     /// The only jobs that can have the key asked for, newest first.
     pub(crate) candidates: Option<Vec<JobId>>,
-}
-
-impl Traces {
-    fn counts(&self) -> HashMap<JobId, u32> {
-        self.pending.iter().map(|(&id, trace)| (id, trace.count)).collect()
-    }
 }
 
 impl Engine<'_> {
@@ -80,6 +72,13 @@ impl Engine<'_> {
         self.leases.next_expiry()
     }
 
+    /// Adds the suppressed publishes that are not on disk yet.
+    pub(crate) fn add_pending_duplicates(&self, jobs: &mut [Job]) {
+        for job in jobs {
+            job.duplicates += self.traces.pending.get(&job.id).map_or(0, |trace| trace.count);
+        }
+    }
+
     pub(crate) fn overlay(&self, query: &JobQuery) -> Result<Overlay, Fault> {
         let queue = query.queue.as_ref().map(|name| self.queues.number(name));
         let mut candidates = None;
@@ -90,6 +89,6 @@ impl Engine<'_> {
         }
         let leased =
             self.leases.iter().map(|h| (h.stub.id, with_lease(h.progress.clone(), &h.lease))).collect();
-        Ok(Overlay { leased, duplicates: self.traces.counts(), queue, candidates })
+        Ok(Overlay { leased, queue, candidates })
     }
 }

@@ -28,8 +28,14 @@ const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 fn open(dir: &Path) -> (EmbeddedStore, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
     let clock_too: Arc<dyn Clock> = clock.clone();
-    let options =
-        Options { clock: clock_too, reserve_bytes: 0, run_keys: 32, segment_jobs: 50, chunk_ids: 8, ..Options::default() };
+    let options = Options {
+        clock: clock_too,
+        reserve_bytes: 0,
+        run_keys: 32,
+        segment_jobs: 50,
+        chunk_ids: 8,
+        ..Options::default()
+    };
     (EmbeddedStore::open(dir, options).unwrap(), clock)
 }
 
@@ -38,7 +44,8 @@ fn queue() -> QueueName {
 }
 
 fn draft(n: usize) -> Draft {
-    let mut draft = Draft::new(queue(), Payload::from_json(format!(r#"{{"order": {n}, "ü": "\u00fc"}}"#)).unwrap());
+    let mut draft =
+        Draft::new(queue(), Payload::from_json(format!(r#"{{"order": {n}, "ü": "\u00fc"}}"#)).unwrap());
     draft.key = (n % 7 != 0).then(|| Key::try_from(format!("order-{n}")).unwrap());
     draft.priority = i64::from(n % 11 == 0) * -3;
     draft.delay = (n % 13 == 0).then_some(Millis::from_secs(3600));
@@ -83,14 +90,19 @@ async fn write(dir: &Path) {
         clock.advance(Millis::from_secs(2));
         let deliveries = store.lease(LeaseRequest::new(queue(), 20, None).unwrap()).await.unwrap();
         let settles = deliveries.iter().enumerate().map(|(i, d)| {
-            let report = Report { from_worker: i % 2 == 0, status_code: Some(500), duration: Some(Millis::from_millis(7)) };
+            let report = Report {
+                from_worker: i % 2 == 0,
+                status_code: Some(500),
+                duration: Some(Millis::from_millis(7)),
+            };
             Command::Settle(Settle::new(d.id, Some(d.token), outcome(i), report).unwrap())
         });
         store.apply(settles.collect()).await.unwrap();
     }
     let mut repeat = draft(1);
     repeat.publisher = Some("10.0.0.1".into());
-    let mut repeats = vec![Command::Publish(repeat.check().unwrap()), Command::Publish(draft(2).check().unwrap())];
+    let mut repeats =
+        vec![Command::Publish(repeat.check().unwrap()), Command::Publish(draft(2).check().unwrap())];
     let newest = store.jobs(JobQuery { limit: 1, ..JobQuery::default() }).await.unwrap().items.remove(0).id;
     repeats.push(Command::Cancel(newest));
     store.apply(repeats).await.unwrap();
@@ -129,9 +141,13 @@ async fn read(dir: &Path) -> String {
 
 fn copy_of(fixture: &Path) -> TempDir {
     let copy = TempDir::new().unwrap();
-    for (from, to) in [(fixture.to_owned(), copy.path().to_owned()), (fixture.join("keys"), copy.path().join("keys"))] {
+    for (from, to) in
+        [(fixture.to_owned(), copy.path().to_owned()), (fixture.join("keys"), copy.path().join("keys"))]
+    {
         fs::create_dir_all(&to).unwrap();
-        for entry in fs::read_dir(&from).unwrap().map(Result::unwrap).filter(|e| e.file_type().unwrap().is_file()) {
+        for entry in
+            fs::read_dir(&from).unwrap().map(Result::unwrap).filter(|e| e.file_type().unwrap().is_file())
+        {
             fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
     }
