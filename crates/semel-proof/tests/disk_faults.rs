@@ -134,6 +134,17 @@ fn a_second_opening_of_a_directory_is_refused() {
     assert!(!output.status.success() && said.contains("in use"), "{said}");
 }
 
+/// What a kill in the middle of making a store leaves behind is no store, and is in nobody's way.
+#[test]
+fn a_store_whose_making_was_interrupted_is_made_again() {
+    let home = tempfile::tempdir().unwrap();
+    for left_behind in ["semel.lock", "semel.new", "semel.new-journal", "semel.new-wal", "semel.new-shm"] {
+        fs::write(home.path().join(left_behind), b"half").unwrap();
+    }
+    let store = open(home.path(), 0).unwrap();
+    assert!(publish(&store).is_some());
+}
+
 /// The lock is the kernel's: it goes with its process, however that ended.
 #[test]
 fn heavy_a_directory_is_free_after_its_process_was_killed() {

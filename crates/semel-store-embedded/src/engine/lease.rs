@@ -197,6 +197,14 @@ impl Engine<'_> {
             let ended = self.db.ids_between(table, first, last)?;
             ids.retain(|id| ended.binary_search(id).is_err());
         }
+        // One that ended and was pruned has left no trace but its place in the list.
+        let mut kept = Vec::with_capacity(ids.len());
+        for &id in ids.iter() {
+            if self.db.job.get(id, |_| ())?.is_some() {
+                kept.push(id);
+            }
+        }
+        *ids = kept;
         Ok(())
     }
 

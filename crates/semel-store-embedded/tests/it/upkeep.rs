@@ -30,6 +30,11 @@ fn publish(n: u64) -> Command {
     )
 }
 
+fn options(clock: &Arc<ManualClock>) -> Options {
+    let clock: Arc<dyn Clock> = clock.clone();
+    Options { clock, reserve_bytes: 0, run_keys: 8192, ..Options::default() }
+}
+
 struct Shop {
     store: EmbeddedStore,
     clock: Arc<ManualClock>,
@@ -40,16 +45,18 @@ impl Shop {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
         let dir = TempDir::new().unwrap();
-        let options = Options {
-            clock: clock.clone() as Arc<dyn Clock>,
-            reserve_bytes: 0,
-            run_keys: 8192,
-            ..Options::default()
-        };
-        let store = EmbeddedStore::open(dir.path(), options).unwrap();
+        let store = EmbeddedStore::open(dir.path(), options(&clock)).unwrap();
         let retention = Retention { completed: HOUR, dead: HOUR };
         let config = QueueConfig { window: HOUR, retention, ..QueueConfig::default() };
         store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(config) }]).await.unwrap();
+        Self { store, clock, dir }
+    }
+
+    /// The same directory in a new process, as after a crash.
+    fn reopened(self) -> Self {
+        let Self { store, clock, dir } = self;
+        store.abandon();
+        let store = EmbeddedStore::open(dir.path(), options(&clock)).unwrap();
         Self { store, clock, dir }
     }
 
@@ -122,6 +129,28 @@ async fn young_jobs_cost_a_prune_nothing() {
     shop.publish(0, 4_000).await;
     shop.work_all().await;
     assert_eq!(shop.prune().await.len(), 1, "nothing can have expired, so nothing is looked at");
+}
+
+#[tokio::test]
+async fn a_job_that_was_sealed_finished_and_pruned_does_not_haunt_its_queue() {
+    let shop = Shop::new().await;
+    shop.publish(0, 10).await;
+    // Closing seals the backlog: the next process inherits a list of all ten.
+    shop.store.close().await.unwrap();
+    let shop = shop.reopened();
+    let first = shop.store.lease(LeaseRequest::new(queue(), 3, None).unwrap()).await.unwrap();
+    for delivery in &first {
+        let done = Outcome::Done { result: None, effect: None };
+        let settle = Settle::new(delivery.id, Some(delivery.token), done, Report::default()).unwrap();
+        shop.store.apply(vec![Command::Settle(settle)]).await.unwrap().remove(0).unwrap();
+    }
+    shop.clock.advance(HOUR.plus(Millis::from_secs(1)));
+    assert_eq!(shop.prune().await.iter().sum::<u32>(), 3);
+    let shop = shop.reopened();
+    let rest = shop.store.lease(LeaseRequest::new(queue(), 256, None).unwrap()).await.unwrap();
+    assert_eq!(rest.len(), 7);
+    assert!(rest.iter().all(|d| first.iter().all(|f| f.id != d.id)));
+    shop.close_and_check().await;
 }
 
 #[tokio::test]
