@@ -21,8 +21,8 @@ pub(crate) struct Kin {
 }
 
 impl Kin {
-    /// Starts `semel child ARGS… DIR`.
-    pub(crate) fn spawn(args: &[&str], dir: &Path, stderr: Stdio) -> Result<Self, Failure> {
+    /// Starts `semel child ARGS… DIR`. What it has to complain of goes to our stderr.
+    pub(crate) fn spawn(args: &[&str], dir: &Path) -> Result<Self, Failure> {
         let program = env::current_exe().map_err(Failure::io("find this program"))?;
         let mut process = Command::new(program)
             .arg("child")
@@ -30,7 +30,6 @@ impl Kin {
             .arg(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(stderr)
             .spawn()
             .map_err(Failure::io("start a child process"))?;
         let stdout = process.stdout.take().expect("stdout was asked to be a pipe");

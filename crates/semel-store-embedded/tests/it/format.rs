@@ -46,13 +46,13 @@ fn queue() -> QueueName {
 fn draft(n: usize) -> Draft {
     let mut draft =
         Draft::new(queue(), Payload::from_json(format!(r#"{{"order": {n}, "ü": "\u00fc"}}"#)).unwrap());
-    draft.key = (n % 7 != 0).then(|| Key::try_from(format!("order-{n}")).unwrap());
-    draft.priority = i64::from(n % 11 == 0) * -3;
-    draft.delay = (n % 13 == 0).then_some(Millis::from_secs(3600));
-    draft.group = (n % 5 == 0).then(|| Group::try_from(format!("customer {}", n % 3)).unwrap());
-    draft.metadata = if n % 4 == 0 { vec![("tenant".into(), n.to_string())] } else { Vec::new() };
-    draft.overrides.max_attempts = (n % 9 == 0).then_some(2);
-    draft.overrides.window = (n % 10 == 0).then_some(Millis::from_secs(5));
+    draft.key = (!n.is_multiple_of(7)).then(|| Key::try_from(format!("order-{n}")).unwrap());
+    draft.priority = i64::from(n.is_multiple_of(11)) * -3;
+    draft.delay = (n.is_multiple_of(13)).then_some(Millis::from_secs(3600));
+    draft.group = (n.is_multiple_of(5)).then(|| Group::try_from(format!("customer {}", n % 3)).unwrap());
+    draft.metadata = if n.is_multiple_of(4) { vec![("tenant".into(), n.to_string())] } else { Vec::new() };
+    draft.overrides.max_attempts = (n.is_multiple_of(9)).then_some(2);
+    draft.overrides.window = (n.is_multiple_of(10)).then_some(Millis::from_secs(5));
     draft
 }
 
@@ -91,7 +91,7 @@ async fn write(dir: &Path) {
         let deliveries = store.lease(LeaseRequest::new(queue(), 20, None).unwrap()).await.unwrap();
         let settles = deliveries.iter().enumerate().map(|(i, d)| {
             let report = Report {
-                from_worker: i % 2 == 0,
+                from_worker: i.is_multiple_of(2),
                 status_code: Some(500),
                 duration: Some(Millis::from_millis(7)),
             };

@@ -4,7 +4,6 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -56,7 +55,7 @@ pub(crate) fn publish_until_killed(
     jobs: u64,
     progress: &mut Progress,
 ) -> Result<Killed, Failure> {
-    let mut child = Kin::spawn(&["bench-publish", &published.to_string()], dir, Stdio::null())?;
+    let mut child = Kin::spawn(&["bench-publish", &published.to_string()], dir)?;
     let mut acknowledged = published;
     while acknowledged < published + jobs {
         let line: Acknowledged =
@@ -84,7 +83,7 @@ pub(crate) fn be_publisher(dir: &Path, published: u64) -> Result<(), Failure> {
 
 /// Starts a child that opens the store, and returns what it measured.
 pub(crate) fn open(dir: &Path, killed: &Killed) -> Result<Opened, Failure> {
-    let mut child = Kin::spawn(&["bench-open", &killed.acknowledged.to_string()], dir, Stdio::null())?;
+    let mut child = Kin::spawn(&["bench-open", &killed.acknowledged.to_string()], dir)?;
     let opened: Opened =
         child.next_line()?.ok_or_else(|| Failure::Broken("the store did not open after a kill".into()))?;
     child.wait()?;

@@ -26,6 +26,8 @@ pub(crate) struct Machine {
     pub file_system: String,
     /// The device under it.
     pub device: String,
+    /// Processes that wanted to run in the minute before the benchmark.
+    pub load: f64,
     /// Whether this is an optimised build.
     pub optimised: bool,
 }
@@ -41,6 +43,7 @@ impl Machine {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             file_system,
             device,
+            load: load().unwrap_or(0.0),
             optimised: !cfg!(debug_assertions),
         }
     }
@@ -48,6 +51,13 @@ impl Machine {
     /// Whether the directory is in memory, where an fsync costs nothing and the figures mean nothing.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.file_system.as_str(), "tmpfs" | "ramfs")
+    }
+
+    /// Whether others kept the machine busy when the benchmark began.
+    pub(crate) fn is_busy(&self) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "no machine has 2^53 cores")]
+        let cores = self.cores as f64;
+        self.load > cores / 2.0
     }
 
     /// One line for people.
@@ -100,6 +110,10 @@ fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let (_, value) = text.lines().find(|line| line.starts_with(name))?.split_once(':')?;
     Some(value.trim().to_owned())
+}
+
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }
 
 fn memory_bytes() -> Option<u64> {

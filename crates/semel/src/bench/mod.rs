@@ -75,6 +75,12 @@ fn notes(machine: &Machine, plan: &Plan) -> Vec<String> {
                 .into(),
         );
     }
+    if machine.is_busy() {
+        notes.push(format!(
+            "others kept this machine busy (load {:.1}): the figures are disturbed",
+            machine.load
+        ));
+    }
     if !machine.optimised {
         notes
             .push("this is a debug build: rates and latencies are far below those of a release build".into());
@@ -103,4 +109,30 @@ pub(crate) fn save(report: &Report, out: &Path) -> Result<[PathBuf; 2], Failure>
         fs::write(path, content).map_err(Failure::io(format!("write {}", path.display())))?;
     }
     Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine {
+            file_system: "ext4".into(),
+            load: 0.0,
+            cores: 2,
+            optimised: true,
+            ..Machine::describe(Path::new("/"))
+        }
+    }
+
+    #[test]
+    fn what_spoils_the_figures_is_said() {
+        assert_eq!(notes(&machine(), &Plan::full()), [""; 0]);
+        let said = |machine: Machine, plan: Plan| notes(&machine, &plan).join("; ");
+        let in_memory = Machine { file_system: "tmpfs".into(), ..machine() };
+        assert!(said(in_memory, Plan::full()).contains("in memory"));
+        assert!(said(Machine { load: 1.5, ..machine() }, Plan::full()).contains("busy (load 1.5)"));
+        assert!(said(Machine { optimised: false, ..machine() }, Plan::full()).contains("debug build"));
+        assert!(said(machine(), Plan::quick()).contains("fewer keys"));
+    }
 }

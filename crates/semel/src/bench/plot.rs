@@ -81,9 +81,16 @@ fn row(svg: &mut String, measure: &Measure, top: f64) {
             ),
         );
     }
-    let figure =
-        measure.measured.map_or_else(|| "not measured".into(), |value| measure.target.unit.text(value));
-    text(svg, RIGHT + 20.0, middle + 5.0, "start", "font-weight=\"600\"", &figure);
+    figures(svg, measure, middle);
+}
+
+/// The figure itself, and the bars it is held against.
+fn figures(svg: &mut String, measure: &Measure, middle: f64) {
+    let target = measure.target;
+    let figure = measure.measured.map_or_else(|| "not measured".into(), |value| target.unit.text(value));
+    let bars = format!("must {} · aim {}", target.unit.text(target.must), target.unit.text(target.aim));
+    text(svg, RIGHT + 20.0, middle, "start", "font-weight=\"600\"", &figure);
+    text(svg, RIGHT + 20.0, middle + 13.0, "start", "font-size=\"10\" fill=\"#5b6372\"", &bars);
 }
 
 /// The bar starts at "must", so that its length is how much is in hand, or missing.

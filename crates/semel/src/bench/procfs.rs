@@ -17,12 +17,29 @@ pub(crate) fn memory_of(pid: u32) -> Option<Memory> {
     Some(Memory { resident: number(&status, "VmRSS:")? * 1024, peak: number(&status, "VmHWM:")? * 1024 })
 }
 
-/// Bytes this process caused to be written to the disk so far, all its threads together.
-///
-/// `write_bytes` counts pages as they become dirty, so a page that is written again in every commit counts every time:
-/// it is what the disk sees, not what was handed to `write`. The file system's own journal is not in it.
-pub(crate) fn process_write_bytes() -> Option<u64> {
-    number(&fs::read_to_string("/proc/self/io").ok()?, "write_bytes:")
+/// Bytes that a process has written so far, all its threads together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Bytes that became dirty and must reach the disk (`write_bytes`).
+    ///
+    /// The kernel counts pages as they become dirty, so a page that is written again in every commit counts every time,
+    /// as it does for the disk. The file system's own journal is not in it.
+    pub to_disk: u64,
+    /// Bytes handed to `write` (`wchar`): what a file would have grown by if nothing were overwritten.
+    pub handed: u64,
+}
+
+/// What this process has written, if the kernel tells.
+pub(crate) fn written() -> Option<Written> {
+    let io = fs::read_to_string("/proc/self/io").ok()?;
+    Some(Written { to_disk: number(&io, "write_bytes:")?, handed: number(&io, "wchar:")? })
+}
+
+impl Written {
+    /// What was written since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { to_disk: self.to_disk - before.to_disk, handed: self.handed - before.handed }
+    }
 }
 
 /// The first number after `field` at the start of a line.

@@ -48,8 +48,8 @@ pub(crate) fn run(plan: &Plan, scratch: &Path, progress: &mut Progress) -> Resul
     let full = scratch.join("full");
     let mut workload = Workload::after(0)?;
     let preload_rate = fill(plan, &full, &mut workload, progress)?;
-    let (restarts, cold) = restarts(plan, &full, workload.published(), progress)?;
-    let mut workload = Workload::after(cold.published)?;
+    let restarts = restarts(plan, &full, workload.published(), progress)?;
+    let mut workload = Workload::after(restarts.last().map_or(workload.published(), |r| r.published))?;
     let driver = Driver::open(&full, Arc::new(SystemClock::new()), workload.queues())?;
     let mut rounds = Vec::new();
     for number in 1..=plan.runs {
@@ -57,6 +57,8 @@ pub(crate) fn run(plan: &Plan, scratch: &Path, progress: &mut Progress) -> Resul
         rounds.push(round(plan, scratch, &driver, &mut workload, progress)?);
     }
     driver.close()?;
+    // Last of all: a page cache that was dropped comes back in other pieces, and would disturb what is measured after it.
+    let cold = restart::run(&full, workload.published(), restart_jobs(plan), PageCache::Cold, progress)?;
     Ok(Rounds { preload_rate, restarts, cold, rounds })
 }
 
@@ -69,23 +71,25 @@ fn fill(plan: &Plan, dir: &Path, workload: &mut Workload, progress: &mut Progres
     Ok(rate)
 }
 
-/// One kill per round, and one more whose store is opened from the disk alone.
+/// Jobs a process publishes before it is killed: enough to have filled its caches, not so many that the store outgrows
+/// its plan.
+fn restart_jobs(plan: &Plan) -> u64 {
+    plan.jobs.min(plan.keys / 64).max(1)
+}
+
+/// One kill per round.
 fn restarts(
     plan: &Plan,
     dir: &Path,
     published: u64,
     progress: &mut Progress,
-) -> Result<(Vec<Restart>, Restart), Failure> {
-    // Enough for the process to have filled its caches, not so many that the store outgrows its plan.
-    let jobs = plan.jobs.min(plan.keys / 64).max(1);
-    let mut published = published;
-    let mut warm = Vec::new();
+) -> Result<Vec<Restart>, Failure> {
+    let mut restarts: Vec<Restart> = Vec::new();
     for _ in 0..plan.runs {
-        let restart = restart::run(dir, published, jobs, PageCache::Warm, progress)?;
-        published = restart.published;
-        warm.push(restart);
+        let published = restarts.last().map_or(published, |before| before.published);
+        restarts.push(restart::run(dir, published, restart_jobs(plan), PageCache::Warm, progress)?);
     }
-    Ok((warm, restart::run(dir, published, jobs, PageCache::Cold, progress)?))
+    Ok(restarts)
 }
 
 fn round(
@@ -144,6 +148,10 @@ impl Rounds {
         self.rounds.iter().map(figure).collect()
     }
 
+    fn each_handed(&self) -> Vec<f64> {
+        self.rounds.iter().filter_map(|r| r.commits.handed_per_job).collect()
+    }
+
     fn each_restart(&self, figure: impl Fn(&Restart) -> Option<f64>) -> Vec<f64> {
         self.restarts.iter().filter_map(figure).collect()
     }
@@ -185,6 +193,7 @@ impl Rounds {
             Figure::new("commit latency p99", "ms", self.each(|r| r.commits.p99)),
             Figure::new("commit latency p99.9", "ms", self.each(|r| r.commits.p999)),
             Figure::new("commit latency, worst", "ms", self.each(|r| r.commits.max)),
+            Figure::new("bytes handed to write(2) per job", "bytes", self.each_handed()),
             Figure::new(
                 "memory at its peak",
                 "MiB",

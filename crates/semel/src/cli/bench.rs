@@ -11,14 +11,15 @@ use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
-  semel bench store                          the real thing: 10,000,000 keys, medians of 3, some ten minutes
+  semel bench store                          the real thing: 10,000,000 keys, medians of 3
   semel bench store --quick                  does it work at all? 200,000 keys, one run, seconds
   semel bench store --out out/bench          also writes store.json and store.svg there
   semel bench store --dir /mnt/disk --json   on another disk, result as JSON
   semel bench store --enforce                exit code 1 if a figure is below what it must reach
 
-Ratios are taken in alternating slices of one run, so a noisy machine disturbs both sides alike. The directory must
-be on a real disk: in memory an fsync costs nothing.";
+The real thing takes some ten minutes and ten gigabytes. Ratios are taken in alternating slices of
+one run, so a noisy machine disturbs both sides alike. The directory must be on a real disk: in
+memory an fsync costs nothing.";
 
 /// Measure Semel on this machine
 #[derive(Debug, Args)]
@@ -39,7 +40,7 @@ struct StoreBench {
     /// Write store.json and store.svg into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Where the stores are made, and removed afterwards [default: ./target, else the temporary directory]
+    /// Where the stores are made, and removed afterwards [default: ./target or $TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Keys and queued jobs present when the full store is measured [default: 10000000]

@@ -11,8 +11,9 @@ Examples:
   semel tour             read along
   semel tour --json      every call, answer and promise, for a program
 
-It makes a store in a temporary directory, publishes, leases, settles and replays on it, has a child process of
-itself killed with SIGKILL while it publishes, and judges every answer. Exit code 1 means that a promise broke.";
+It makes a store in a temporary directory, publishes, leases, settles and replays on it, kills a
+child process of its own (SIGKILL) while it publishes, and judges every answer. Exit code 1 means
+that a promise broke.";
 
 /// Walk through the promises of Semel on a real store, in a few seconds
 #[derive(Debug, Args)]

@@ -2,7 +2,6 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Instant;
 
 use semel_core::ids::JobId;
@@ -39,7 +38,7 @@ struct Answered {
 /// Lets a child publish, kills it, reopens the store and publishes everything again.
 pub(crate) fn kill_in_mid_publish(telling: &mut Telling, dir: &Path) -> Result<(), Failure> {
     telling.act("What was answered survives kill -9")?;
-    let mut child = Kin::spawn(&["tour-publish"], dir, Stdio::inherit())?;
+    let mut child = Kin::spawn(&["tour-publish"], dir)?;
     let pid = child.pid();
     let acknowledged = listen_and_kill(&mut child)?;
     telling.call(

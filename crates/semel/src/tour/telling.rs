@@ -147,7 +147,7 @@ impl Telling {
 const NEXT: &str = "\
 Where to go next
    semel store --help            look into a store: check, stats, backup, restore, rebuild-index
-   semel bench store --quick     what the store does on this machine, in seconds (without --quick: the real figures)
+   semel bench store --quick     what the store does on this machine, in seconds
    make test                     the evidence: conformance, kill loops, power cuts, broken builds
    README.md, ARCHITECTURE.md    what Semel is, and how it is built";
 

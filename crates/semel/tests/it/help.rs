@@ -32,7 +32,7 @@ fn every_page_fits_a_terminal() {
         let help = semel(page);
         assert_eq!(help.code, Some(0), "{page:?}: {}", help.stderr);
         let widest = help.stdout.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(120), "{page:?} is {widest:?} wide: {}", help.stdout);
+        assert!(widest <= Some(100), "{page:?} is {widest:?} wide: {}", help.stdout);
     }
 }
 

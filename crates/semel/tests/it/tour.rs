@@ -21,8 +21,9 @@ fn every_promise_holds_and_the_reader_can_follow() {
         assert!(tour.stdout.contains(expected), "{expected} is missing: {}", tour.stdout);
     }
     assert!(!tour.stdout.contains("BROKEN") && !tour.stdout.contains('\u{1b}'), "{}", tour.stdout);
-    for line in tour.stdout.lines() {
-        assert!(line.chars().count() <= 120, "too wide to read along: {line}");
+    // The line that names the temporary directory is as long as that name.
+    for line in tour.stdout.lines().filter(|line| !line.contains("semel-tour-")) {
+        assert!(line.chars().count() <= 100, "too wide to read along: {line}");
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Commits {
     pub max: f64,
     /// Bytes that reached the disk per new job, if the kernel tells.
     pub bytes_per_job: Option<f64>,
+    /// Bytes handed to `write` per new job, if the kernel tells.
+    pub handed_per_job: Option<f64>,
     /// Publishes a second by the wall clock, the making of the payloads included.
     pub wall_rate: f64,
 }
@@ -34,22 +36,23 @@ pub(crate) fn run(
 ) -> Result<Commits, Failure> {
     let mut tally = Tally::new();
     progress.start("publishing without a pause, all keys", jobs);
-    let written_before = procfs::process_write_bytes();
+    let before = procfs::written();
     let start = Instant::now();
     while tally.publishes < jobs {
         driver.publish(workload.batch(BATCH)?, &mut tally)?;
         progress.set(tally.publishes);
     }
     let wall_rate = per_second(tally.publishes, start.elapsed());
-    let written = procfs::process_write_bytes().zip(written_before).map(|(after, before)| after - before);
+    let written = procfs::written().zip(before).map(|(after, before)| after.since(before));
     #[expect(clippy::cast_precision_loss, reason = "counts of a benchmark are far below 2^53")]
-    let bytes_per_job = written.map(|bytes| bytes as f64 / tally.created as f64);
+    let per_job = |bytes: u64| bytes as f64 / tally.created as f64;
     Ok(Commits {
         p50: tally.commit_ms(0.50),
         p99: tally.commit_ms(0.99),
         p999: tally.commit_ms(0.999),
         max: tally.commit_ms(1.0),
-        bytes_per_job,
+        bytes_per_job: written.map(|w| per_job(w.to_disk)),
+        handed_per_job: written.map(|w| per_job(w.handed)),
         wall_rate,
     })
 }

@@ -13,8 +13,9 @@ use crate::failure::Failure;
 use crate::text;
 
 pub(super) const EXAMPLES: &str = "\
-The copy is the store as it was at one moment, and a store itself: it can be checked, and opened after a restore.
-Publishing goes on meanwhile. The key index is not copied; it is made anew from the jobs.
+The copy is the store as it was at one moment, and a store itself: it can be checked, and opened
+after a restore. Publishing goes on meanwhile. The key index is not copied; it is made anew from
+the jobs.
 
 Examples:
   semel store backup /var/lib/semel /backup/monday

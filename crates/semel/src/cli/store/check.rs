@@ -15,8 +15,9 @@ use crate::failure::Failure;
 use crate::text;
 
 pub(super) const EXAMPLES: &str = "\
-Reads everything: the checksum of every record, the key index against the jobs, the lists and counts against both,
-and the pages of the file. Nobody else may have the store open; stop the server first, or check a backup.
+Reads everything: the checksum of every record, the key index against the jobs, the lists and
+counts against both, and the pages of the file. Nobody else may have the store open: stop the
+server first, or check a backup.
 
 Examples:
   semel store check /var/lib/semel           is it sound?

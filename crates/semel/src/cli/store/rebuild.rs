@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::text;
 
 pub(super) const EXAMPLES: &str = "\
-The key index finds the job that holds a key. It is derived from the jobs, so it can always be made anew; a store
-does so by itself when a part of it is missing. Nobody else may have the store open.
+The key index finds the job that holds a key. It is derived from the jobs, so it can always be made
+anew; a store does so by itself when a part of it is missing. Nobody else may have the store open.
 
 Examples:
   semel store rebuild-index /var/lib/semel     after `semel store check` found fault with the key index";

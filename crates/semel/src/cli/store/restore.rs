@@ -10,8 +10,9 @@ use super::{Copy, backup};
 use crate::failure::Failure;
 
 pub(super) const EXAMPLES: &str = "\
-The store is as it was when the backup was made: jobs published since are not in it, and jobs settled since will be
-delivered again. Lease tokens handed out since are void. The backup is left as it is.
+The store is as it was when the backup was made: jobs published since are not in it, and jobs
+settled since will be delivered again. Lease tokens handed out since are void. The backup is left
+as it is.
 
 Examples:
   semel store restore /backup/monday /var/lib/semel-new

@@ -12,7 +12,8 @@ use crate::failure::Failure;
 use crate::text;
 
 pub(super) const EXAMPLES: &str = "\
-Counts are those on disk. Leases are in memory only, so a job that a worker has counts as unfinished here.
+Counts are those on disk. Leases are in memory only, so a job that a worker has counts as
+unfinished here.
 
 Examples:
   semel store stats /var/lib/semel           sizes of its files, jobs of each queue
@@ -31,7 +32,7 @@ pub(super) fn run(target: &Target) -> Result<Outcome, Failure> {
 
 fn render(dir: &Path, seen: &Inspection) -> String {
     let lines = [
-        format!("{}: format {}, opened {} times", dir.display(), seen.format, text::count(seen.epoch)),
+        format!("{}: format {}, epoch {}", dir.display(), seen.format, seen.epoch),
         format!(
             "  database   {:>10}   {} of it free for new rows",
             text::bytes(seen.database_bytes),
