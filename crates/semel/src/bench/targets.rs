@@ -162,7 +162,7 @@ pub(crate) const EXPIRY: Target = Target {
     better: Better::Higher,
     must: 0.5,
     aim: 0.8,
-    how: "the clock moves past every window and retention; each batch of 128 publishes carries a prune of 256 until \
+    how: "the clock moves past every window and retention; each batch of 128 publishes carries a prune of 128 until \
           all are gone; against publishes/s of the same store just before",
 };
 

@@ -12,8 +12,8 @@ use super::lives::Lives;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
-/// Finished jobs that one prune looks at: a slice as upkeep sends it, twice what is published beside it.
-const PRUNE: u32 = 256;
+/// Finished jobs that one prune looks at: a slice as upkeep sends it, as many as are published beside it.
+const PRUNE: u32 = 128;
 /// How far the clock moves: past every window and retention of a queue with default settings.
 const LATER: Millis = Millis::from_days(400);
 
