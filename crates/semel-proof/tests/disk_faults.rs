@@ -89,7 +89,8 @@ fn full_disk(reserve: u64) -> Result<(), String> {
     let store = open(&dir, reserve).unwrap();
     let mut stored = fill(&store);
     println!("reserve {reserve}: {} jobs fitted", stored.len());
-    let done = work(&store);
+    // Room for settles is what the reserve is for; without one even a settle may have to wait.
+    let done = if reserve > 0 { work(&store) } else { Vec::new() };
     assert!(publish(&store).is_none(), "still full");
     fs::remove_file(&ballast).unwrap();
     // The store looks at the disk between commits, so the first publish may still be refused.

@@ -73,8 +73,11 @@ fn survivors(files: &Files) -> BTreeSet<JobId> {
 fn cuts(log: &[u8], commits: &Commits) -> Vec<usize> {
     let mut dice = Dice::new(5);
     let ends = commits.0.iter().flat_map(|c| [c.end - 1, c.end, c.end + 1, c.end + 24, c.end + 24 + 512]);
-    let mut cuts: Vec<_> = ends.filter(|&cut| cut <= log.len()).chain([0, 1, 31, 32]).collect();
+    let mut cuts: Vec<_> = ends.filter(|&cut| cut <= log.len()).collect();
     cuts.extend((0..20).map(|_| dice.index(log.len())));
+    // The first commit was synced before the store answered anything: a log without it was not torn but taken away, and
+    // `flipped_bits` shows that such a store is refused.
+    cuts.retain(|&cut| cut >= commits.0[0].end);
     cuts.sort_unstable();
     cuts.dedup();
     cuts

@@ -35,7 +35,8 @@ pub fn restore(from: &Path, to: &Path, watch: Watcher<'_>) -> Result<(), StoreEr
         conn.execute("UPDATE meta SET value = value + ?1 WHERE name = ?2", (RESTORE_EPOCHS, meta::EPOCH))
     };
     let conn = schema::open(&staged)?;
-    raise(&conn).map_err(|e| failed("write to", &staged, &e))?;
+    let emptied = |conn: &Connection| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+    raise(&conn).and_then(|_| emptied(&conn)).map_err(|e| failed("write to", &staged, &e))?;
     conn.close().map_err(|(_, e)| failed("close", &staged, &e))?;
     finish(&staged, to)
 }

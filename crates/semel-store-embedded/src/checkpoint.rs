@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use semel_store::StoreError;
 
 use crate::schema;
@@ -133,9 +133,17 @@ fn run(conn: &Connection, shared: &Shared, woken: &Receiver<()>) {
 }
 
 /// Moves as many pages as can be moved without waiting for anybody, syncs, and says how many of the log have been moved.
+/// On a full disk that is none, for now: the log has them, and nothing is lost by trying again later.
 fn checkpoint(conn: &Connection) -> rusqlite::Result<u32> {
-    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+    let moved = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
         let moved: i64 = row.get(2)?;
         Ok(u32::try_from(moved).unwrap_or(0))
-    })
+    });
+    match moved {
+        Err(e) if e.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+            tracing::warn!("the disk is full: the log cannot be moved into the database now");
+            Ok(0)
+        }
+        other => other,
+    }
 }

@@ -117,7 +117,7 @@ impl Leases {
 }
 
 /// Hands out tokens of one epoch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Tokens(Token);
 
 impl Tokens {

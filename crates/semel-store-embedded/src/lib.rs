@@ -15,6 +15,7 @@ pub mod inspect;
 pub mod keys;
 mod leases;
 mod lock;
+mod log;
 mod maintenance;
 mod options;
 mod queues;
@@ -25,6 +26,7 @@ mod schema;
 mod space;
 mod store;
 mod thread;
+mod unclosed;
 
 pub use maintenance::{Progress, Watcher};
 pub use options::{Options, Sabotage};

@@ -8,6 +8,7 @@ use semel_store::StoreError;
 use crate::fault::Fault;
 use crate::lock::DirLock;
 use crate::schema;
+use crate::unclosed;
 
 /// How far a long task has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ impl Held {
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
         let db = existing_db(dir)?;
         let lock = DirLock::take(dir)?;
+        unclosed::require_log(dir)?;
         Ok(Self { conn: schema::open(&db)?, _lock: lock })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use semel_store::StoreError;
 
@@ -56,7 +57,7 @@ pub(crate) fn create(path: &Path, key_secret: [u8; 16]) -> Result<(), StoreError
     let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     let make = || -> rusqlite::Result<()> {
         conn.pragma_update(None, "page_size", PAGE_SIZE)?;
-        conn.pragma_update(None, "journal_mode", "wal")?;
+        use_log(&conn)?;
         conn.pragma_update(None, "synchronous", "full")?;
         let tx = conn.unchecked_transaction()?;
         tx.execute_batch(TABLES)?;
@@ -75,8 +76,9 @@ pub(crate) fn create(path: &Path, key_secret: [u8; 16]) -> Result<(), StoreError
 pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
     let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     check_identity(&conn, path)?;
+    keep_log(&conn, path)?;
     let settle = || -> rusqlite::Result<()> {
-        conn.pragma_update(None, "journal_mode", "wal")?;
+        use_log(&conn)?;
         // FULL syncs the log at every commit. NORMAL does not, and loses what was acknowledged in a power cut.
         conn.pragma_update(None, "synchronous", "full")?;
         // Checkpoints are made on purpose, by a thread of their own, not inside somebody's commit.
@@ -93,7 +95,24 @@ pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     check_identity(&conn, path)?;
+    keep_log(&conn, path)?;
     Ok(conn)
+}
+
+/// Switches to the log, or fails: SQLite answers with the mode it is in, and stays in the old one if it has to.
+fn use_log(conn: &Connection) -> rusqlite::Result<()> {
+    let mode: String = conn.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode == "wal" {
+        Ok(())
+    } else {
+        Err(rusqlite::Error::InvalidParameterName(format!("journal mode {mode}")))
+    }
+}
+
+/// The last connection to close would move the log into the database and delete it. We do that on purpose, or not at all.
+fn keep_log(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    let kept = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    kept.map(|_| ()).map_err(|e| open_error(path, &e))
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {

@@ -24,7 +24,10 @@ use crate::engine::{Engine, Overlay};
 use crate::lock::{DirLock, LOCK_FILE};
 use crate::options::{Options, Sabotage};
 use crate::thread::{self, Message};
-use crate::{reads, schema};
+use crate::{reads, schema, unclosed};
+
+/// The name a new database has until it is whole. What a crash leaves under it is made again.
+const STAGING_FILE: &str = "semel.new";
 
 /// A job for the reader's thread; `None` sends it home.
 type Errand = Option<Box<dyn FnOnce(&mut Connection) + Send>>;
@@ -115,10 +118,13 @@ fn prepare_dir(dir: &Path) -> Result<DirLock, StoreError> {
     let lock = DirLock::take(dir)?;
     let db = dir.join(schema::DB_FILE);
     if db.exists() {
+        unclosed::require_log(dir)?;
         return Ok(lock);
     }
     let others = fs::read_dir(dir).map_err(|e| refuse("list", &e))?.filter_map(Result::ok);
-    if let Some(other) = others.map(|entry| entry.file_name()).find(|name| name != LOCK_FILE) {
+    let ours =
+        |name: &std::ffi::OsString| name == LOCK_FILE || name.to_string_lossy().starts_with(STAGING_FILE);
+    if let Some(other) = others.map(|entry| entry.file_name()).find(|name| !ours(name)) {
         return Err(StoreError::Open(format!(
             "{} has no {} but is not empty (there is {}): give an empty directory, or restore the missing file from a backup",
             dir.display(),
@@ -134,7 +140,13 @@ fn prepare_dir(dir: &Path) -> Result<DirLock, StoreError> {
 fn create_db(dir: &Path, db: &Path) -> Result<(), StoreError> {
     let refuse =
         |e: std::io::Error| StoreError::Open(format!("cannot make a store in {}: {e}", dir.display()));
-    let staging = dir.join("semel.new");
+    let staging = dir.join(STAGING_FILE);
+    for leftover in ["", "-journal", "-wal", "-shm"].map(|suffix| dir.join(format!("{STAGING_FILE}{suffix}")))
+    {
+        if leftover.exists() {
+            fs::remove_file(&leftover).map_err(refuse)?;
+        }
+    }
     schema::create(&staging, rand::random())?;
     fs::File::open(&staging).and_then(|file| file.sync_all()).map_err(refuse)?;
     fs::rename(&staging, db).map_err(refuse)?;

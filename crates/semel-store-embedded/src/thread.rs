@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::Options;
 use crate::checkpoint::Checkpointer;
 use crate::engine::Engine;
+use crate::unclosed;
 
 /// Commands that go into one commit at most. More would make the first of them wait for the last.
 const COMMIT_MAX: usize = 1024;
@@ -66,8 +67,9 @@ pub(crate) fn run(
         Err(e) => return tell(opened.take(), Err(e)),
     };
     let mut desk = Desk { inbox, waiting: VecDeque::new(), checkpointer, failed: None };
+    let mut tokens = None;
     loop {
-        let mut engine = match Engine::load(&conn, dir, options) {
+        let mut engine = match Engine::load(&conn, dir, options, tokens.take()) {
             Ok(engine) => engine,
             Err(fault) if opened.is_some() => return tell(opened.take(), Err(fault.rolled_back())),
             Err(fault) => {
@@ -75,12 +77,18 @@ pub(crate) fn run(
                 return desk.refuse_all(&StoreError::Failed(fault.to_string()));
             }
         };
+        if let Err(e) = unclosed::mark(dir) {
+            return tell(opened.take(), Err(e));
+        }
         tell(opened.take(), Ok(()));
         match desk.serve(&mut engine, &conn) {
-            Stop::Reload => tracing::warn!("a commit failed: memory is loaded from disk again"),
+            Stop::Reload => {
+                tracing::warn!("a commit failed: memory is loaded from disk again");
+                tokens = Some(engine.tokens());
+            }
             Stop::Closed(answer) => {
                 // A store that is dropped without being closed leaves its directory as a crash would.
-                let closed = if answer.is_some() { desk.close(&mut engine, &conn) } else { Ok(()) };
+                let closed = if answer.is_some() { desk.close(&mut engine, &conn, dir) } else { Ok(()) };
                 drop(engine);
                 drop(desk);
                 drop(conn);
@@ -211,15 +219,18 @@ impl Desk<'_> {
         engine.lease(request).map_err(|fault| fault.rolled_back())
     }
 
-    fn close(&mut self, engine: &mut Engine<'_>, conn: &Connection) -> Result<(), StoreError> {
+    fn close(&mut self, engine: &mut Engine<'_>, conn: &Connection, dir: &Path) -> Result<(), StoreError> {
         if self.failed.is_some() {
             return Ok(());
         }
         engine.shut_down().map_err(|fault| fault.rolled_back())?;
         // With nothing left in the log the next open has nothing to recover. Somebody who still reads prevents it, which
         // does no harm.
-        let emptied = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-        emptied.map(|_| ()).map_err(|e| StoreError::Failed(e.to_string()))
+        let busy = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        match busy.map_err(|e| StoreError::Failed(e.to_string()))? {
+            0 => unclosed::clear(dir),
+            _ => Ok(()),
+        }
     }
 
     /// The store is beyond serving: everybody hears why, until nobody asks.

@@ -22,12 +22,16 @@ use crate::space::Space;
 const REBUILD_ENTRIES: usize = 1 << 20;
 
 impl<'c> Engine<'c> {
-    /// Loads a store's memory from its directory, and makes a new epoch durable before any token of it is handed out.
-    pub(crate) fn load(conn: &'c Connection, dir: &Path, options: &Options) -> Result<Self, Fault> {
+    /// Loads a store's memory from its directory. Without `tokens` to go on with a new epoch is made durable, before any
+    /// token of it is handed out; with them nothing is written, so that a store whose disk is full can be loaded again.
+    pub(crate) fn load(
+        conn: &'c Connection,
+        dir: &Path,
+        options: &Options,
+        tokens: Option<Tokens>,
+    ) -> Result<Self, Fault> {
         let mut db = Db::prepare(conn)?;
-        let epoch = u32::try_from(db.meta(meta::EPOCH)? + 1)
-            .map_err(|_| Fault::Broken("no epochs are left".into()))?;
-        db.put_meta(meta::EPOCH, u64::from(epoch))?;
+        let tokens = tokens.map_or_else(|| new_epoch(&mut db), Ok)?;
         let last_id = last_id(&db)?;
         let hasher = key_hasher(&db, options)?;
         let (keys, tail_from) = open_keys(&db, dir, &hasher, options, last_id)?;
@@ -40,7 +44,7 @@ impl<'c> Engine<'c> {
             clock: options.clock.clone(),
             ids,
             last_id,
-            tokens: Tokens::of_epoch(epoch),
+            tokens,
             leases: Leases::default(),
             keys,
             hasher,
@@ -114,6 +118,14 @@ impl<'c> Engine<'c> {
         }
         Ok(ended)
     }
+}
+
+/// Raises the epoch, durably.
+fn new_epoch(db: &mut Db<'_>) -> Result<Tokens, Fault> {
+    let epoch =
+        u32::try_from(db.meta(meta::EPOCH)? + 1).map_err(|_| Fault::Broken("no epochs are left".into()))?;
+    db.put_meta(meta::EPOCH, u64::from(epoch))?;
+    Ok(Tokens::of_epoch(epoch))
 }
 
 /// The largest id that was ever handed out, as far as anybody was told.

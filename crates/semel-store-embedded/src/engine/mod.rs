@@ -194,6 +194,11 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// The tokens handed out so far, for the engine that is loaded after this one.
+    pub(crate) fn tokens(&self) -> Tokens {
+        self.tokens.clone()
+    }
+
     /// Leaves the directory so that the next open is quick. Everything answered is durable without it.
     pub(crate) fn shut_down(&mut self) -> Result<(), Fault> {
         self.tick();
