@@ -15,15 +15,16 @@ use semel_store::StoreError;
 
 use crate::schema;
 
-/// Pages the log grows before the thread is sent to move them: 4 MiB.
-const STEP_PAGES: u32 = 1024;
+/// Pages the log grows before the thread is sent to move them: 16 MiB. Its sync of the database slows the commit that
+/// meets it, so it should be rare; but what a crash leaves to be read again should be little.
+const STEP_PAGES: u32 = 4096;
 /// Pages after which the log should start over: 32 MiB.
 const RESTART_PAGES: u32 = 8192;
-/// Pages the engine is willing to move itself between two commits: about a millisecond of work.
-const INLINE_PAGES: u32 = 768;
+/// Pages the engine is willing to move itself between two commits: a few milliseconds of work, once in hundreds of commits.
+const INLINE_PAGES: u32 = 2048;
 /// Pages after which the engine moves whatever is left, however much: a disk that cannot keep up must slow commits down,
 /// or the log would grow without end.
-const LIMIT_PAGES: u32 = 262_144;
+const LIMIT_PAGES: u32 = 65_536;
 
 /// What the thread and the engine tell each other.
 #[derive(Debug, Default)]

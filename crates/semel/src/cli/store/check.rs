@@ -73,7 +73,8 @@ fn render_findings(findings: &Findings) -> String {
     if findings.total == 0 {
         return "sound: no problems\n".into();
     }
-    let mut out = format!("NOT SOUND: {} problems\n", text::count(findings.total));
+    let noun = if findings.total == 1 { "problem" } else { "problems" };
+    let mut out = format!("NOT SOUND: {} {noun}\n", text::count(findings.total));
     for problem in &findings.named {
         writeln!(out, "  - {}", text::printable(problem)).expect("a String takes everything");
     }

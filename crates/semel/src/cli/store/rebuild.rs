@@ -16,7 +16,7 @@ The key index finds the job that holds a key. It is derived from the jobs, so it
 anew; a store does so by itself when a part of it is missing. Nobody else may have the store open.
 
 Examples:
-  semel store rebuild-index /var/lib/semel     after `semel store check` found fault with the key index";
+  semel store rebuild-index /var/lib/semel     when a check found fault with the key index";
 
 /// Makes the key index anew.
 pub(super) fn run(target: &Target) -> Result<Outcome, Failure> {
