@@ -45,7 +45,9 @@ clippy: ## No warning from the compiler or clippy, on any target, with and witho
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --all-features -- -D warnings
 
+# A plain `cargo nextest run` compares 256 histories per layout with the model; here it is a thousand.
 .PHONY: tests
+tests: export SEMEL_MODEL_CASES ?= 1000
 tests: ## Unit, conformance, model, crash and fault tests
 	$(NEXTEST) --workspace
 
@@ -75,5 +77,7 @@ soak: export SEMEL_SOAK := 1
 soak: export SEMEL_KILL_ROUNDS ?= 300
 soak: export SEMEL_POWER_ROUNDS ?= 50
 soak: export SEMEL_SOAK_JOBS ?= 20000000
+soak: export SEMEL_MODEL_CASES ?= 10000
 soak: need ## The long forms: 300 kills, 50 power cuts, 20 million jobs verified (hours)
 	$(NEXTEST) --release --profile soak -p semel-proof
+	$(NEXTEST) --release --profile soak -p semel-store-embedded -E 'test(model)'
