@@ -280,3 +280,101 @@ pub fn create(id: JobId, spec: JobSpec) -> Job {
     let progress = Progress::fresh(spec.run_at);
     Job { id, spec: Arc::new(spec), progress, duplicates: 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::QueueConfig;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn draft(payload: &str) -> Draft {
+        Draft::new(QueueName::try_from("q").unwrap(), Payload::from_json(payload.to_owned()).unwrap())
+            .with_key(Key::try_from("k").unwrap())
+    }
+
+    fn rules(change: impl FnOnce(&mut QueueConfig)) -> Rules {
+        let mut config = QueueConfig::default();
+        change(&mut config);
+        Rules::new(config).unwrap()
+    }
+
+    fn first(rules: &Rules, state: State, finished_at: Option<Timestamp>) -> Job {
+        let spec = draft(r#"{"a": 1, "b": 2}"#).check().unwrap().into_spec(rules, NOW);
+        let mut job = create(JobId::from_raw(9).unwrap(), spec);
+        job.progress.state = state;
+        job.progress.finished_at = finished_at;
+        job
+    }
+
+    fn decided(rules: &Rules, first: &Job, payload: &str, now: Timestamp) -> Result<Decision, Refusal> {
+        decide(rules, &draft(payload).check().unwrap(), Some(first), now)
+    }
+
+    #[test]
+    fn every_violation_of_a_draft_is_named_at_once() {
+        let mut wrong = draft("1");
+        wrong.delay = Some(DELAY_MAX.plus(Millis::from_millis(1)));
+        wrong.run_at = Some(NOW);
+        wrong.priority = 1000;
+        wrong.metadata =
+            vec![(String::new(), "x".into()), ("a".into(), "x".into()), ("a".into(), "y".into())];
+        wrong.overrides.max_attempts = Some(0);
+        let named: Vec<_> = wrong.check().unwrap_err().iter().map(|v| v.field.clone()).collect();
+        for field in ["delay", "priority", "metadata", "maxAttempts"] {
+            assert!(named.iter().any(|n| n == field), "{field} is not among {named:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_free_again_exactly_at_the_end_of_its_window() {
+        let rules = rules(|config| config.window = Millis::from_millis(100));
+        let job = first(&rules, State::Completed, Some(NOW));
+        let same = r#"{"a": 1, "b": 2}"#;
+        let at = |ms| decided(&rules, &job, same, NOW.plus(Millis::from_millis(ms))).unwrap();
+        assert_eq!(at(99), Decision::Return { payload_matches: true });
+        assert_eq!(at(100), Decision::Create);
+        let unfinished = first(&rules, State::Pending, None);
+        let much_later = NOW.plus(Millis::from_days(3000));
+        assert_eq!(
+            decided(&rules, &unfinished, same, much_later),
+            Ok(Decision::Return { payload_matches: true })
+        );
+    }
+
+    #[test]
+    fn a_collision_is_flagged_or_rejected_with_where_it_differs() {
+        let flag = rules(|_| {});
+        let other = r#"{"b": 3, "a": 1}"#;
+        let job = first(&flag, State::Pending, None);
+        assert_eq!(decided(&flag, &job, other, NOW), Ok(Decision::Return { payload_matches: false }));
+        let reject = rules(|config| config.on_collision = OnCollision::Reject);
+        let pointers = vec!["/b".to_owned()];
+        assert_eq!(decided(&reject, &job, other, NOW), Err(Refusal::KeyCollision { id: job.id, pointers }));
+        let reordered = r#"{"b":2,"a":1}"#;
+        assert_eq!(decided(&reject, &job, reordered, NOW), Ok(Decision::Return { payload_matches: true }));
+    }
+
+    #[test]
+    fn a_dead_job_keeps_revives_or_releases_its_key() {
+        let same = r#"{"a": 1, "b": 2}"#;
+        let expected = [
+            (OnDead::Keep, Decision::Return { payload_matches: true }),
+            (OnDead::Revive, Decision::Revive { payload_matches: true }),
+            (OnDead::Release, Decision::Replace),
+        ];
+        for (on_dead, decision) in expected {
+            let rules = rules(|config| config.on_dead = on_dead);
+            let job = first(&rules, State::Dead, Some(NOW));
+            assert_eq!(decided(&rules, &job, same, NOW), Ok(decision));
+        }
+    }
+
+    #[test]
+    fn a_time_that_has_passed_means_at_once() {
+        let rules = rules(|_| {});
+        let mut late = draft("1");
+        late.run_at = Some(Timestamp::from_millis(5));
+        assert!(late.check().unwrap().into_spec(&rules, NOW).is_plain());
+    }
+}

@@ -328,3 +328,111 @@ pub fn replay(
     progress.settled = None;
     Ok(progress)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn id() -> JobId {
+        JobId::from_raw(7).unwrap()
+    }
+
+    fn lease(token: u64) -> Lease {
+        Lease { token: Token::from_raw(token), deadline: NOW, received: false }
+    }
+
+    fn judged(
+        lease: Option<Lease>,
+        last: Option<(u64, Verb)>,
+        token: Option<u64>,
+        verb: Verb,
+    ) -> &'static str {
+        let last = last.map(|(token, verb)| LastSettle { token: Token::from_raw(token), verb });
+        match fence(id(), State::Pending, lease.as_ref(), last, token.map(Token::from_raw), verb) {
+            Ok(Fence::Current(_)) => "current",
+            Ok(Fence::Repeated) => "repeated",
+            Err(refusal) => refusal.code(),
+        }
+    }
+
+    #[test]
+    fn only_the_current_token_or_none_settles() {
+        let (held, before) = (Some(lease(5)), Some((4, Verb::Nack)));
+        assert_eq!(judged(held, before, Some(5), Verb::Ack), "current");
+        assert_eq!(judged(held, before, None, Verb::Ack), "current");
+        assert_eq!(judged(held, before, Some(4), Verb::Ack), "stale_lease", "another verb is no repeat");
+        assert_eq!(judged(held, before, Some(4), Verb::Nack), "repeated", "the last settle, once more");
+        assert_eq!(
+            judged(held, before, Some(6), Verb::Ack),
+            "stale_lease",
+            "a token from the future is forged"
+        );
+        assert_eq!(judged(None, before, Some(4), Verb::Nack), "repeated");
+        assert_eq!(judged(None, before, None, Verb::Nack), "repeated");
+        assert_eq!(judged(None, before, Some(3), Verb::Nack), "stale_lease");
+        assert_eq!(judged(None, before, None, Verb::Ack), "not_leased");
+        assert_eq!(judged(None, None, None, Verb::Ack), "not_leased");
+    }
+
+    #[test]
+    fn received_twice_is_a_repeat_and_an_ack_after_it_is_not() {
+        let held = Some(Lease { received: true, ..lease(5) });
+        assert_eq!(judged(held, None, Some(5), Verb::Receive), "repeated");
+        assert_eq!(judged(held, None, None, Verb::Receive), "repeated");
+        assert_eq!(judged(held, None, Some(5), Verb::Ack), "current");
+    }
+
+    fn outcome_of(outcome: &Outcome, attempts: u32) -> Step {
+        let config = QueueConfig { max_attempts: 3, ..QueueConfig::default() };
+        let policy = Policy { config: &config, max_attempts: config.max_attempts, retry: &config.retry };
+        let progress = Progress { attempts, ..Progress::fresh(NOW) };
+        step(id(), progress, policy, &lease(5), outcome, Report::default(), NOW).unwrap()
+    }
+
+    #[test]
+    fn a_failure_is_retried_until_the_cap_and_then_buried() {
+        let failed = Outcome::Failed { error: "no".into() };
+        let second = outcome_of(&failed, 1).progress;
+        assert_eq!((second.state, second.attempts, second.finished_at), (State::Pending, 2, None));
+        assert!(second.due >= NOW);
+        let last = outcome_of(&failed, 2).progress;
+        assert_eq!((last.state, last.attempts, last.finished_at), (State::Dead, 3, Some(NOW)));
+        assert_eq!(last.last_error(), Some("no"));
+    }
+
+    #[test]
+    fn backpressure_burns_no_attempt_however_often() {
+        let later = Outcome::Backpressure { retry_after: None, scope: None, reason: None };
+        let deferred = outcome_of(&later, 2).progress;
+        assert_eq!((deferred.state, deferred.attempts, deferred.deferrals), (State::Pending, 2, 1));
+        assert_eq!(deferred.due, NOW.plus(RETRY_AFTER_DEFAULT));
+    }
+
+    #[test]
+    fn a_rejection_is_final_at_once() {
+        let step = outcome_of(&Outcome::Rejected { error: "never".into() }, 0);
+        assert_eq!((step.progress.state, step.signal), (State::Dead, Signal::Lost));
+    }
+
+    #[test]
+    fn the_history_is_bounded_and_says_what_it_dropped() {
+        let mut progress = Progress::fresh(NOW);
+        let later = Outcome::Backpressure { retry_after: None, scope: None, reason: None };
+        let config = QueueConfig::default();
+        for _ in 0..crate::job::HISTORY_MAX + 5 {
+            let policy = Policy { config: &config, max_attempts: 3, retry: &config.retry };
+            progress =
+                step(id(), progress, policy, &lease(5), &later, Report::default(), NOW).unwrap().progress;
+        }
+        assert_eq!((progress.history.len(), progress.history_dropped), (crate::job::HISTORY_MAX, 5));
+    }
+
+    #[test]
+    fn a_settle_that_nobody_may_send_is_refused() {
+        assert!(Settle::new(id(), None, Outcome::Expired, Report::default()).is_err());
+        let long = Outcome::Failed { error: "x".repeat(REASON_MAX + 1) };
+        assert!(Settle::new(id(), None, long, Report::default()).is_err());
+    }
+}

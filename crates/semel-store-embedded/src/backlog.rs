@@ -10,7 +10,7 @@
 //!     ids in memory       first and last id in memory    ids in memory
 //! ```
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use semel_core::ids::JobId;
 
@@ -28,8 +28,9 @@ pub(crate) struct Chunk {
     /// How many of its jobs may still be plain and pending. At zero its row is deleted.
     remaining: u32,
     loaded: bool,
-    /// Whether some of its ids may have left without this process knowing: it was sealed by an earlier one.
-    inherited: bool,
+    /// Whether some of its ids may have left meanwhile: an earlier process sealed it, or a job in it was cancelled. Which
+    /// ones is asked of the rows when it is loaded; to remember them here would take memory without bound.
+    stale: bool,
 }
 
 /// The plain jobs of one queue, in order.
@@ -40,8 +41,6 @@ pub(crate) struct Backlog {
     chunks: VecDeque<Chunk>,
     unloaded: usize,
     tail: VecDeque<JobId>,
-    /// Ids that left while their chunk was not in memory.
-    gone: HashSet<JobId>,
 }
 
 impl Backlog {
@@ -52,7 +51,6 @@ impl Backlog {
             chunks: VecDeque::new(),
             unloaded: 0,
             tail: VecDeque::new(),
-            gone: HashSet::new(),
         }
     }
 
@@ -79,17 +77,16 @@ impl Backlog {
         self.window.pop_front();
     }
 
-    /// The chunk to load next: the window is empty and there is more on disk.
+    /// The chunk to load next, and whether it is stale: the window is empty and there is more on disk.
     pub(crate) fn wants(&self) -> Option<(JobId, JobId, bool)> {
         if !self.window.is_empty() {
             return None;
         }
-        self.chunks.iter().find(|c| !c.loaded).map(|c| (c.first, c.last, c.inherited))
+        self.chunks.iter().find(|c| !c.loaded).map(|c| (c.first, c.last, c.stale))
     }
 
     /// The ids of the wanted chunk that are still plain and pending. `None` back means that none is: delete its row.
-    pub(crate) fn load(&mut self, first: JobId, mut ids: Vec<JobId>) -> Option<JobId> {
-        ids.retain(|id| !self.gone.remove(id));
+    pub(crate) fn load(&mut self, first: JobId, ids: Vec<JobId>) -> Option<JobId> {
         let chunk = self.chunks.iter_mut().find(|c| c.first == first).expect("only a wanted chunk is loaded");
         chunk.loaded = true;
         chunk.remaining = u32::try_from(ids.len()).expect("a chunk lists few ids");
@@ -110,8 +107,8 @@ impl Backlog {
                 let first = chunk.first;
                 spent.then(|| self.drop_chunk(first))
             }
-            Some(_) => {
-                self.gone.insert(id);
+            Some(chunk) => {
+                chunk.stale = true;
                 None
             }
             None => None,
@@ -142,7 +139,7 @@ impl Backlog {
             last: row.last,
             remaining: row.n,
             loaded: false,
-            inherited: true,
+            stale: true,
         });
         self.unloaded += 1;
     }
@@ -167,7 +164,7 @@ impl Backlog {
     fn note_sealed(&mut self, list: &[JobId], loaded: bool) {
         let (Some(&first), Some(&last)) = (list.first(), list.last()) else { return };
         let remaining = u32::try_from(list.len()).expect("a chunk lists few ids");
-        self.chunks.push_back(Chunk { first, last, remaining, loaded, inherited: false });
+        self.chunks.push_back(Chunk { first, last, remaining, loaded, stale: false });
         self.unloaded += usize::from(!loaded);
     }
 
@@ -253,15 +250,20 @@ mod tests {
     }
 
     #[test]
-    fn a_job_cancelled_inside_an_unloaded_chunk_does_not_come_back() {
+    fn a_chunk_with_a_cancelled_job_in_it_is_compared_with_the_rows_when_it_is_loaded() {
         let mut backlog = Backlog::new(8);
-        let n = 8;
-        (1..=n + 5).for_each(|i| backlog.push(id(i)));
-        let mut disk = backlog.seal(JobId::ZERO, &[]);
-        assert_eq!(backlog.remove(id(n + 2)), None);
-        let expected: Vec<u64> = (1..=n + 5).filter(|&i| i != n + 2).collect();
-        assert_eq!(drain(&mut backlog, &mut disk), expected);
-        assert!(backlog.gone.is_empty());
+        (1..=8 + 5).for_each(|i| backlog.push(id(i)));
+        backlog.seal(JobId::ZERO, &[]);
+        assert_eq!(backlog.remove(id(10)), None);
+        (1..=8).for_each(|_| backlog.pop());
+        assert_eq!(backlog.wants(), Some((id(9), id(13), true)));
+        let left: Vec<_> = [9, 11, 12, 13].map(id).to_vec();
+        assert_eq!(backlog.load(id(9), left.clone()), None);
+        for (n, &next) in left.iter().enumerate() {
+            assert_eq!(backlog.front(), Some(next));
+            backlog.pop();
+            assert_eq!(backlog.leave(next), (n == 3).then_some(id(9)), "its row goes with its last job");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, RecvError, Sender, TryRecvError};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use semel_core::lease::{Delivery, LeaseRequest};
@@ -16,6 +17,9 @@ use crate::unclosed;
 
 /// Commands that go into one commit at most. More would make the first of them wait for the last.
 const COMMIT_MAX: usize = 1024;
+
+/// How long the engine looks out for the next message before it sleeps.
+const STAY_AWAKE: Duration = Duration::from_micros(50);
 
 type Answers = Result<Vec<Answer>, StoreError>;
 /// Something to be done on the engine's thread, between commits.
@@ -116,7 +120,7 @@ impl Desk<'_> {
     fn serve(&mut self, engine: &mut Engine<'_>, conn: &Connection) -> Stop {
         loop {
             if self.waiting.is_empty() {
-                match self.inbox.recv() {
+                match self.next_message() {
                     Ok(message) => self.waiting.push_back(message),
                     Err(_) => return Stop::Closed(None),
                 }
@@ -137,6 +141,20 @@ impl Desk<'_> {
                 }
             }
         }
+    }
+
+    /// Waits for a message: a moment without sleeping, because a caller that has just been answered often comes back at
+    /// once, and to be woken takes as long as a small commit.
+    fn next_message(&self) -> Result<Message, RecvError> {
+        let start = Instant::now();
+        while start.elapsed() < STAY_AWAKE {
+            match self.inbox.try_recv() {
+                Ok(message) => return Ok(message),
+                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                Err(TryRecvError::Disconnected) => return Err(RecvError),
+            }
+        }
+        self.inbox.recv()
     }
 
     /// Answers what needs no commit, up to the next that does.

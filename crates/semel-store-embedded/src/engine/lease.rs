@@ -176,11 +176,11 @@ impl Engine<'_> {
     }
 
     fn load_chunks(&mut self, no: u32) -> Result<(), Fault> {
-        while let Some((first, last, inherited)) = self.queue_mut_clean(no)?.backlog.wants() {
+        while let Some((first, last, stale)) = self.queue_mut_clean(no)?.backlog.wants() {
             let rec =
                 self.db.chunk(first)?.ok_or_else(|| Fault::Broken(format!("chunk {first} is missing")))?;
             let mut ids = decode_ids(&rec, first).map_err(|damage| Fault::damaged("chunk", first, damage))?;
-            if inherited {
+            if stale {
                 self.drop_ended(first, last, &mut ids)?;
             }
             // An empty chunk's row goes with the next seal; it cannot be deleted here, outside a transaction.

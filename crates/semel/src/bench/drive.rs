@@ -1,7 +1,9 @@
 //! Drives a store from one thread, and times it: what is counted is the time between asking and the answer.
 
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -66,6 +68,42 @@ impl Driver {
         let start = Instant::now();
         let deliveries =
             self.runtime.block_on(self.store.lease(request)).map_err(Failure::store(&self.dir))?;
+        Ok((deliveries, start.elapsed()))
+    }
+
+    /// Leases up to `max` jobs of each queue, all at the same time, as a worker per queue would; returns them and how long
+    /// the last answer took.
+    pub(crate) fn lease_at_once(
+        &self,
+        queues: &[QueueName],
+        max: u32,
+    ) -> Result<(Vec<Delivery>, Duration), Failure> {
+        let requests: Result<Vec<_>, _> =
+            queues.iter().map(|queue| LeaseRequest::new(queue.clone(), max, None)).collect();
+        let mut calls: Vec<_> = requests?.into_iter().map(|request| self.store.lease(request)).collect();
+        let mut deliveries = Vec::new();
+        let start = Instant::now();
+        let all = poll_fn(|cx| {
+            let mut failure = None;
+            // A call that has been answered is not polled again.
+            calls.retain_mut(|call| match call.as_mut().poll(cx) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(more)) => {
+                    deliveries.extend(more);
+                    false
+                }
+                Poll::Ready(Err(e)) => {
+                    failure = Some(e);
+                    false
+                }
+            });
+            match failure {
+                Some(e) => Poll::Ready(Err(e)),
+                None if calls.is_empty() => Poll::Ready(Ok(())),
+                None => Poll::Pending,
+            }
+        });
+        self.runtime.block_on(all).map_err(Failure::store(&self.dir))?;
         Ok((deliveries, start.elapsed()))
     }
 

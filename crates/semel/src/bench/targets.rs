@@ -93,8 +93,8 @@ pub(crate) const LIVES: Target = Target {
     better: Better::Higher,
     must: 0.50,
     aim: 0.70,
-    how: "each cycle applies 128 publishes and the settles of the cycle before as one batch, then leases 8 from each \
-          of 16 queues; slices alternate with the publishes it is compared with; both stores start empty",
+    how: "each cycle applies 128 publishes and the settles of the cycle before as one batch, then 16 workers, one per \
+          queue, lease 8 each at the same time; slices alternate with the publishes it is compared with; both stores start empty",
 };
 
 /// Bytes per job.

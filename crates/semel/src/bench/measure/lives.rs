@@ -43,11 +43,9 @@ impl<'a> Lives<'a> {
 
     fn lease_from_all(&mut self, tally: &mut Tally) -> Result<(), Failure> {
         let each = u32::try_from(BATCH as u64 / QUEUES).expect("8 fits a u32");
-        for queue in self.workload.queues() {
-            let (deliveries, took) = self.driver.lease(queue, each)?;
-            tally.busy += took;
-            self.held.extend(deliveries);
-        }
+        let (deliveries, took) = self.driver.lease_at_once(self.workload.queues(), each)?;
+        tally.busy += took;
+        self.held.extend(deliveries);
         Ok(())
     }
 
