@@ -60,6 +60,8 @@ impl Engine<'_> {
                 self.suppress(no, &publish, Some(&revived), payload_matches)
             }
             Decision::Replace => {
+                // Before the key is released: a refused publish changes nothing.
+                self.require_room(hash)?;
                 let id = newest.as_ref().map_or(JobId::ZERO, |job| job.id);
                 self.release(id, RELEASED_BY_PUBLISH.to_owned())?;
                 self.create(no, publish, hash)
@@ -104,10 +106,13 @@ impl Engine<'_> {
         }
     }
 
+    fn require_room(&self, hash: Option<u64>) -> Result<(), Refusal> {
+        let full = self.space.is_low() || (self.index_stuck && hash.is_some());
+        if full { Err(Refusal::StorageFull) } else { Ok(()) }
+    }
+
     fn create(&mut self, no: u32, publish: Publish, hash: Option<u64>) -> Result<Published, No> {
-        if self.space.is_low() || (self.index_stuck && hash.is_some()) {
-            return Err(Refusal::StorageFull.into());
-        }
+        self.require_room(hash)?;
         let id = self.ids.next(self.now);
         let spec = publish.into_spec(&self.queue(no)?.rules, self.now);
         record::encode_job(&mut self.buffer, id, no, &spec);

@@ -216,6 +216,28 @@ async fn a_restored_store_works_and_its_tokens_are_new() {
 }
 
 #[tokio::test]
+async fn a_publish_refused_for_want_of_room_does_not_release_the_key_it_would_have_taken() {
+    let dir = TempDir::new().unwrap();
+    let config = QueueConfig { on_dead: semel_core::queue::OnDead::Release, ..QueueConfig::default() };
+    let store = EmbeddedStore::open(dir.path(), options()).unwrap();
+    store
+        .apply(vec![Command::PutQueue { name: name(), config: Box::new(config) }, publish(1)])
+        .await
+        .unwrap();
+    let delivery = store.lease(LeaseRequest::new(name(), 1, None).unwrap()).await.unwrap().remove(0);
+    let never = Outcome::Rejected { error: "never".into() };
+    let settle = Settle::new(delivery.id, Some(delivery.token), never, Report::default()).unwrap();
+    store.apply(vec![Command::Settle(settle)]).await.unwrap().remove(0).unwrap();
+    store.close().await.unwrap();
+    let full = Options { reserve_bytes: u64::MAX, ..options() };
+    let store = EmbeddedStore::open(dir.path(), full).unwrap();
+    let refused = store.apply(vec![publish(1)]).await.unwrap().remove(0);
+    assert_eq!(refused, Err(semel_core::Refusal::StorageFull));
+    let record = store.key(&name(), &Key::try_from("order-1").unwrap()).await.unwrap().unwrap();
+    assert!(record.holds && record.job.id == delivery.id, "the dead letter still has its key");
+}
+
+#[tokio::test]
 async fn a_backup_is_never_written_over_anything() {
     let (dir, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     busy(dir.path(), options()).await;
