@@ -8,7 +8,7 @@ use crate::ids::{JobId, Token};
 use crate::key::{self, Fingerprint, Key};
 use crate::lifecycle::State;
 use crate::name::{Group, QueueName};
-use crate::outcome::Receipt;
+use crate::outcome::{Effect, Receipt};
 use crate::payload::Payload;
 use crate::queue::QueueConfig;
 use crate::retry::RetryPolicy;
@@ -166,6 +166,8 @@ pub struct Progress {
     pub deferrals: u32,
     /// Times it was replayed.
     pub replays: u32,
+    /// When it was last replayed, by a person or by a publish that revived it.
+    pub replayed_at: Option<Timestamp>,
     /// Its deliveries, oldest first, at most [`HISTORY_MAX`].
     pub history: Vec<Attempt>,
     /// How many older deliveries the history no longer shows.
@@ -191,6 +193,7 @@ impl Progress {
             attempts: 0,
             deferrals: 0,
             replays: 0,
+            replayed_at: None,
             history: Vec::new(),
             history_dropped: 0,
             result: None,
@@ -255,5 +258,60 @@ impl Job {
         self.spec.key.is_some()
             && self.progress.released.is_none()
             && key::holds(self.progress.finished_at, self.spec.window(config), now)
+    }
+
+    /// How many deliveries of its history found that their effect had been applied before.
+    pub fn replayed_effects(&self) -> u32 {
+        let replayed =
+            |a: &&Attempt| a.effect.as_ref().is_some_and(|receipt| receipt.outcome == Effect::Replayed);
+        u32::try_from(self.progress.history.iter().filter(replayed).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether it keeps coming back: published again, or applied again, `limit` times or more.
+    pub fn is_persistent_duplicate(&self, limit: u32) -> bool {
+        self.duplicates >= limit || self.replayed_effects() >= limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Effect;
+    use crate::publish::{self, Draft};
+    use crate::queue::Rules;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn job(duplicates: u32, receipts: &[Option<Effect>]) -> Job {
+        let rules = Rules::new(QueueConfig::default()).unwrap();
+        let draft = Draft::new(QueueName::try_from("q").unwrap(), Payload::from_json("1").unwrap());
+        let spec = draft.check().unwrap().into_spec(&rules, NOW);
+        let mut job = publish::create(JobId::from_raw(7).unwrap(), spec);
+        job.duplicates = duplicates;
+        job.progress.history = receipts.iter().map(|receipt| attempt(*receipt)).collect();
+        job
+    }
+
+    fn attempt(effect: Option<Effect>) -> Attempt {
+        Attempt {
+            number: 1,
+            status: AttemptStatus::Success,
+            error: None,
+            status_code: None,
+            at: NOW,
+            duration: None,
+            effect: effect.map(|outcome| Receipt { outcome, key: None }),
+        }
+    }
+
+    #[test]
+    fn a_job_that_comes_back_at_either_door_is_a_persistent_duplicate() {
+        let mixed =
+            [Some(Effect::Replayed), Some(Effect::Applied), None, Some(Effect::None), Some(Effect::Replayed)];
+        assert_eq!(job(0, &mixed).replayed_effects(), 2);
+        assert!(job(0, &mixed).is_persistent_duplicate(2));
+        assert!(!job(2, &mixed).is_persistent_duplicate(3), "the doors are not added up");
+        assert!(job(3, &[]).is_persistent_duplicate(3));
+        assert!(!job(2, &[]).is_persistent_duplicate(3));
     }
 }

@@ -32,7 +32,7 @@ impl LeaseRequest {
             format!("must be 1 to {LEASE_BATCH_MAX}, got {max}")
         });
         if let Some(asked) = duration {
-            check_duration(&mut wrong, asked);
+            check_duration(&mut wrong, "leaseSeconds", asked);
         }
         wrong.into_result()?;
         Ok(Self { queue, max, duration })
@@ -68,7 +68,7 @@ impl Extend {
     /// Asks that the lease end `duration` from now.
     pub fn new(id: JobId, token: Option<Token>, duration: Millis) -> Result<Self, Violations> {
         let mut wrong = Violations::default();
-        check_duration(&mut wrong, duration);
+        check_duration(&mut wrong, "seconds", duration);
         wrong.into_result()?;
         Ok(Self { id, token, duration })
     }
@@ -79,8 +79,8 @@ impl Extend {
     }
 }
 
-fn check_duration(wrong: &mut Violations, asked: Millis) {
-    wrong.require(LEASE_RANGE.contains(&asked), "leaseSeconds", || {
+fn check_duration(wrong: &mut Violations, field: &str, asked: Millis) {
+    wrong.require(LEASE_RANGE.contains(&asked), field, || {
         format!("must be {} to {}, got {asked}", LEASE_RANGE.start(), LEASE_RANGE.end())
     });
 }
@@ -111,6 +111,8 @@ pub struct Delivery {
 pub struct Lease {
     /// The token that settles it.
     pub token: Token,
+    /// When the job was leased.
+    pub since: Timestamp,
     /// When it ends.
     pub deadline: Timestamp,
     /// Whether the worker has said that it received the job.

@@ -21,6 +21,7 @@ pub mod queue;
 pub mod rate;
 pub mod records;
 pub mod refusal;
+pub mod replay;
 pub mod retention;
 pub mod retry;
 pub mod settle;

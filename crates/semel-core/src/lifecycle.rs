@@ -7,10 +7,10 @@
 //!    +------> pending -------> processing -----> awaiting_ack
 //!    |         |  ^             |  |  |            |  |  |
 //!    |  cancel |  +-- retry ----+  |  | complete   |  |  |   (retry, complete, bury and cancel
-//!    |         |  +-- defer ----+  |  |            |  |  |    leave awaiting_ack as they leave
+//!    |  or bury|  +-- defer ----+  |  |            |  |  |    leave awaiting_ack as they leave
 //!    |         v                   |  v            |  |  |    processing)
 //!    |     cancelled <-- cancel ---+  completed <--+  |  |
-//!    |                             |                  |  |
+//!    |     or dead                 |                  |  |
 //!    |                        bury +--> dead <--------+  +--> cancelled, pending
 //!    |                                   |
 //!    +------------- replay --------------+
@@ -52,7 +52,7 @@ pub enum Event {
     Retry,
     /// Backpressure: later, without burning an attempt.
     Defer,
-    /// No further attempt: to the dead letters.
+    /// No further attempt: to the dead letters. A person or a rule may say so before the first one, too.
     Bury,
     /// Called off by a person or a program.
     Cancel,
@@ -84,7 +84,7 @@ impl State {
             (Processing, Receive) => Ok(AwaitingAck),
             (Processing | AwaitingAck, Complete) => Ok(Completed),
             (Processing | AwaitingAck, Retry | Defer) => Ok(Pending),
-            (Processing | AwaitingAck, Bury) => Ok(Dead),
+            (Pending | Processing | AwaitingAck, Bury) => Ok(Dead),
             (Pending | Processing | AwaitingAck, Cancel) => Ok(Cancelled),
             (Dead, Replay) => Ok(Pending),
             (state, event) => Err(IllegalTransition { state, event }),
@@ -138,7 +138,7 @@ mod tests {
         }
         assert_eq!(
             table,
-            "pending: processing - - - - - cancelled -\n\
+            "pending: processing - - - - dead cancelled -\n\
              processing: - awaiting_ack completed pending pending dead cancelled -\n\
              awaiting_ack: - - completed pending pending dead cancelled -\n\
              completed: - - - - - - - -\n\

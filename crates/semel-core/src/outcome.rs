@@ -102,6 +102,12 @@ pub struct Response<'a> {
     pub json_body: Option<&'a Payload>,
 }
 
+/// How the errors begin after which no request can have reached the worker. They are constants because a job's history
+/// keeps only the text, and [`never_reached_worker`] reads it back.
+const REFUSED: &str = "the connection was refused";
+const DNS: &str = "the host name could not be resolved";
+const BLOCKED: &str = "the address is not allowed";
+
 /// Why there was no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DeliveryError {
@@ -109,7 +115,7 @@ pub enum DeliveryError {
     #[error("the endpoint did not answer in time")]
     Timeout,
     /// The connection was refused.
-    #[error("the connection was refused: {0}")]
+    #[error("{REFUSED}: {0}")]
     Refused(String),
     /// The connection broke before the answer was complete.
     #[error("the connection broke: {0}")]
@@ -118,14 +124,28 @@ pub enum DeliveryError {
     #[error("TLS failed: {0}")]
     Tls(String),
     /// The host name could not be resolved.
-    #[error("the host name could not be resolved: {0}")]
+    #[error("{DNS}: {0}")]
     Dns(String),
     /// The guard against requests to private addresses refused.
-    #[error("the address is not allowed: {0}")]
+    #[error("{BLOCKED}: {0}")]
     Blocked(String),
     /// The head of the answer was too large to read. A large body is no error: it is just not kept.
     #[error("the head of the answer was too large")]
     TooLarge,
+}
+
+impl DeliveryError {
+    /// Whether it proves that the worker never saw the job. A broken connection or a time-out does not: the request may
+    /// have arrived, and only the answer been lost.
+    pub const fn never_reached_worker(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Dns(_) | Self::Blocked(_))
+    }
+}
+
+/// The same of an error as a history keeps it.
+pub fn never_reached_worker(error: &str) -> bool {
+    let begins = |beginning| error.strip_prefix(beginning).is_some_and(|rest| rest.starts_with(": "));
+    [REFUSED, DNS, BLOCKED].into_iter().any(begins)
 }
 
 /// Reads the answer of a webhook.
@@ -318,6 +338,25 @@ mod tests {
         assert_eq!(error(DeliveryError::Timeout), "the endpoint did not answer in time");
         assert!(error(DeliveryError::Blocked("10.0.0.1".into())).contains("10.0.0.1"));
         assert_eq!(error(DeliveryError::Tls("ä".repeat(9000))).chars().count(), REASON_MAX);
+    }
+
+    #[test]
+    fn an_error_says_the_same_of_the_worker_when_it_is_read_back() {
+        let text = || "10.0.0.1".to_owned();
+        let errors = [
+            (DeliveryError::Refused(text()), true),
+            (DeliveryError::Dns(text()), true),
+            (DeliveryError::Blocked(text()), true),
+            (DeliveryError::Timeout, false),
+            (DeliveryError::Reset(text()), false),
+            (DeliveryError::Tls(text()), false),
+            (DeliveryError::TooLarge, false),
+        ];
+        for (error, never) in errors {
+            assert_eq!(error.never_reached_worker(), never, "{error}");
+            assert_eq!(never_reached_worker(&error.to_string()), never, "{error}");
+        }
+        assert!(!never_reached_worker("the connection was refused by the bank"));
     }
 
     proptest! {

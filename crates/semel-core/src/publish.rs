@@ -198,6 +198,8 @@ pub struct Published {
     pub deduplicated: bool,
     /// Whether the payload is that of the first publish; true for a new job.
     pub payload_matches: bool,
+    /// How many publishes have been answered with this job instead of a new one, this one included; 0 for a new job.
+    pub duplicates: u32,
     /// When the key stops holding; `None` while the job is unfinished or has no key.
     pub key_expires_at: Option<Timestamp>,
 }
@@ -263,7 +265,7 @@ fn compare(rules: &Rules, publish: &Publish, first: &JobSpec) -> Verdict {
     }
 }
 
-/// The answer for a job that has just been made or found.
+/// The answer for a job that has just been made or found. A job that was found has this publish among its duplicates.
 pub fn answer(rules: &Rules, job: &Job, deduplicated: bool, payload_matches: bool) -> Published {
     Published {
         id: job.id,
@@ -271,6 +273,7 @@ pub fn answer(rules: &Rules, job: &Job, deduplicated: bool, payload_matches: boo
         created_at: job.spec.created_at,
         deduplicated,
         payload_matches,
+        duplicates: job.duplicates,
         key_expires_at: job.key_expires_at(&rules.config),
     }
 }

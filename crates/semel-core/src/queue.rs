@@ -1,6 +1,7 @@
 //! The settings of a queue, their limits, and the rules they make.
 
 mod delivery;
+mod duplicates;
 
 use std::ops::RangeInclusive;
 
@@ -16,6 +17,7 @@ pub use delivery::{
     AckTimeoutAction, DEFAULT_ACK_TIMEOUT, DEFAULT_LEASE, DEFAULT_TIMEOUT, Delivery, PUSH_GRACE, Pull, Push,
     PushMode, Signature, TIMEOUT_RANGE, URL_MAX,
 };
+pub use duplicates::{DUPLICATES_MAX, DuplicateAction, DuplicateLimit};
 
 use crate::lease::LEASE_RANGE;
 use crate::retry::ATTEMPTS_MAX;
@@ -79,6 +81,8 @@ pub struct QueueConfig {
     pub collision_ignore: Vec<String>,
     /// What a publish does when the job that holds its key is dead.
     pub on_dead: OnDead,
+    /// When a job that keeps coming back is noticed, and what happens to it; never if absent.
+    pub duplicates: Option<DuplicateLimit>,
     /// How long finished jobs are kept.
     pub retention: Retention,
     /// Largest payload, in bytes.
@@ -128,6 +132,7 @@ impl Default for QueueConfig {
             on_collision: OnCollision::default(),
             collision_ignore: Vec::new(),
             on_dead: OnDead::default(),
+            duplicates: None,
             retention: Retention::default(),
             payload_limit: DEFAULT_PAYLOAD_LIMIT,
             ledger_ttl: None,
@@ -143,6 +148,9 @@ impl QueueConfig {
         self.retry.check(&mut found);
         self.check_limits(&mut found);
         self.check_keys(&mut found);
+        if let Some(duplicates) = &self.duplicates {
+            duplicates.check(&mut found);
+        }
         self.retention.check(&mut found);
         found.into_result()
     }
@@ -299,7 +307,8 @@ mod tests {
                 "/a~".into(),
                 String::new(),
             ],
-            retention: Retention { completed: Millis::ZERO, dead: Millis::from_days(366) },
+            duplicates: Some(DuplicateLimit { limit: 0, action: DuplicateAction::Dead }),
+            retention: Retention { dead: Millis::from_days(366), ..Retention::default() },
             payload_limit: 0,
             ledger_ttl: Some(Millis::ZERO),
             ..QueueConfig::default()
@@ -319,6 +328,7 @@ mod tests {
             "collisionIgnore[2]",
             "collisionIgnore[3]",
             "ledgerTtl",
+            "duplicates.limit",
             "retention.dead",
         ];
         assert_eq!(fields(&config), expected);

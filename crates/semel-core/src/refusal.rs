@@ -17,12 +17,20 @@ pub enum Refusal {
     /// No job holds that key.
     #[error("no job holds the key {0}: it was never published here, was released, or its window is over")]
     KeyNotFound(String),
-    /// No schedule or API key of that name.
+    /// No schedule, API key or replay of that name.
     #[error("there is no {kind} {name}")]
     RecordNotFound {
         /// What kind of record.
         kind: &'static str,
         /// The name asked for.
+        name: String,
+    },
+    /// Somebody else was quicker: the record no longer stands where this request found it.
+    #[error("another node has done this already: {kind} {name} has moved on; read it again")]
+    Outrun {
+        /// What kind of record.
+        kind: &'static str,
+        /// Its name.
         name: String,
     },
     /// The queue wants a key with every publish.
@@ -105,6 +113,7 @@ impl Refusal {
             Self::JobNotFound(_) => "job_not_found",
             Self::KeyNotFound(_) => "key_not_found",
             Self::RecordNotFound { .. } => "record_not_found",
+            Self::Outrun { .. } => "outrun",
             Self::KeyRequired(_) => "key_required",
             Self::KeyPattern { .. } => "key_pattern",
             Self::PayloadTooLarge { .. } => "payload_too_large",

@@ -5,6 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::Job;
+use crate::lifecycle::State;
+use crate::refusal::Refusal;
 use crate::time::{Millis, Timestamp};
 use crate::violation::Violations;
 
@@ -28,11 +31,13 @@ pub struct Retention {
     pub completed: Millis,
     /// Dead letters. They can be replayed until then.
     pub dead: Millis,
+    /// Whether dead letters wait for an archive: then nothing but a purge takes them away, however old they are.
+    pub archive: bool,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { completed: DEFAULT_COMPLETED, dead: DEFAULT_DEAD }
+        Self { completed: DEFAULT_COMPLETED, dead: DEFAULT_DEAD, archive: false }
     }
 }
 
@@ -64,6 +69,9 @@ pub enum Fate {
     Drop,
 }
 
+/// The end of a wait that no time ends, only a request or a change of settings.
+const NEVER: Timestamp = Timestamp::from_millis(u64::MAX);
+
 /// Decides about a job that ended at `finished_at`. `key_until` is the end of its key's window, or `None` when it has no
 /// key or the key was released.
 pub fn fate(
@@ -74,6 +82,9 @@ pub fn fate(
     already_stripped: bool,
     now: Timestamp,
 ) -> Fate {
+    if state_is_dead && retention.archive && !already_stripped {
+        return Fate::Keep { until: NEVER };
+    }
     let job_until = finished_at.plus(if state_is_dead { retention.dead } else { retention.completed });
     let end = key_until.map_or(job_until, |key| key.max(job_until));
     if end <= now {
@@ -87,14 +98,32 @@ pub fn fate(
     }
 }
 
+/// Decides what a purge leaves of a job: only a dead letter that is still whole can be purged. Its key goes on holding
+/// until `key_until`, so until then the job is stripped instead of dropped.
+pub fn purge(job: &Job, key_until: Option<Timestamp>, now: Timestamp) -> Result<Fate, Refusal> {
+    let (id, state) = (job.id, job.progress.state);
+    if state != State::Dead {
+        return Err(Refusal::WrongState { id, state, action: "purged" });
+    }
+    if job.spec.payload.is_none() {
+        return Err(Refusal::PayloadGone(id));
+    }
+    Ok(key_until.filter(|until| *until > now).map_or(Fate::Drop, |next| Fate::Strip { next }))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::publish::{self, Draft};
+    use crate::queue::Rules;
+    use crate::{JobId, Payload, QueueConfig, QueueName};
 
     const RETENTION: Retention =
-        Retention { completed: Millis::from_millis(100), dead: Millis::from_millis(200) };
+        Retention { completed: Millis::from_millis(100), dead: Millis::from_millis(200), archive: false };
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -138,10 +167,42 @@ mod tests {
     }
 
     #[test]
+    fn an_archive_keeps_whole_dead_letters_and_nothing_else() {
+        let archive = Retention { archive: true, ..RETENTION };
+        let at_the_end = |dead, stripped| fate(at(1000), dead, &archive, Some(at(1500)), stripped, at(9000));
+        assert_eq!(at_the_end(true, false), Fate::Keep { until: NEVER });
+        assert_eq!(at_the_end(true, true), Fate::Drop);
+        assert_eq!(at_the_end(false, false), Fate::Drop);
+    }
+
+    #[test]
+    fn a_purge_leaves_what_the_key_needs() {
+        let dead = job(State::Dead);
+        assert_eq!(purge(&dead, Some(at(1500)), at(1499)), Ok(Fate::Strip { next: at(1500) }));
+        assert_eq!(purge(&dead, Some(at(1500)), at(1500)), Ok(Fate::Drop));
+        assert_eq!(purge(&dead, None, at(1)), Ok(Fate::Drop));
+        let stripped = Job { spec: Arc::new(dead.spec.stripped()), ..dead };
+        assert_eq!(purge(&stripped, None, at(1)), Err(Refusal::PayloadGone(stripped.id)));
+        for state in State::ALL.into_iter().filter(|state| *state != State::Dead) {
+            let refused = purge(&job(state), None, at(1)).unwrap_err();
+            assert_eq!(refused, Refusal::WrongState { id: stripped.id, state, action: "purged" });
+        }
+    }
+
+    fn job(state: State) -> Job {
+        let rules = Rules::new(QueueConfig::default()).unwrap();
+        let draft = Draft::new(QueueName::try_from("q").unwrap(), Payload::from_json("1").unwrap());
+        let spec = draft.check().unwrap().into_spec(&rules, at(1));
+        let mut job = publish::create(JobId::from_raw(7).unwrap(), spec);
+        job.progress.state = state;
+        job
+    }
+
+    #[test]
     fn a_retention_past_a_year_is_refused() {
         let mut found = Violations::default();
         let day_more = RETENTION_MAX.plus(Millis::from_days(1));
-        Retention { completed: day_more, dead: day_more }.check(&mut found);
+        Retention { completed: day_more, dead: day_more, archive: true }.check(&mut found);
         let fields = found.iter().map(|v| v.field.as_str()).collect::<Vec<_>>();
         assert_eq!(fields, ["retention.completed", "retention.dead"]);
     }

@@ -177,6 +177,8 @@ pub struct Step {
     pub progress: Progress,
     /// What the queue's gate learns from it.
     pub signal: Signal,
+    /// How long the delivery took.
+    pub took: Millis,
 }
 
 /// Applies the outcome of the delivery `lease` to a job. `Received` is not an end and is handled by the lease table.
@@ -190,6 +192,7 @@ pub fn step(
     now: Timestamp,
 ) -> Result<Step, IllegalTransition> {
     progress.state = if lease.received { State::AwaitingAck } else { State::Processing };
+    let took = report.duration.unwrap_or_else(|| now.since(lease.since));
     let verdict = judge(id, &progress, policy, lease, outcome, now);
     progress.state = progress.state.after(verdict.event)?;
     progress.remember(Attempt {
@@ -198,7 +201,7 @@ pub fn step(
         error: error_of(outcome),
         status_code: report.status_code,
         at: now,
-        duration: report.duration,
+        duration: Some(took),
         effect: effect_of(outcome),
     });
     match verdict.event {
@@ -214,7 +217,7 @@ pub fn step(
     }
     progress.finished_at = progress.state.is_finished().then_some(now);
     progress.settled = Some(LastSettle { token: lease.token, verb: verb(outcome) });
-    Ok(Step { progress, signal: verdict.signal })
+    Ok(Step { progress, signal: verdict.signal, took })
 }
 
 struct Judgement {
@@ -306,6 +309,32 @@ pub fn cancel(id: JobId, mut progress: Progress, leased: bool, now: Timestamp) -
     Ok(progress)
 }
 
+/// Puts an unfinished job among the dead letters, for a reason that a person or a rule gives. No attempt is burned. A
+/// delivery that is out ends with it: the history then says how long the worker had the job, which tells such a burial
+/// from that of a job that no worker had.
+pub fn bury(
+    id: JobId,
+    mut progress: Progress,
+    leased: Option<&Lease>,
+    reason: &str,
+    now: Timestamp,
+) -> Result<Progress, Refusal> {
+    let state = if leased.is_some() { State::Processing } else { progress.state };
+    progress.state =
+        state.after(Event::Bury).map_err(|e| Refusal::WrongState { id, state: e.state, action: "buried" })?;
+    progress.remember(Attempt {
+        number: progress.attempts,
+        status: AttemptStatus::Failed,
+        error: Some(reason.chars().take(REASON_MAX).collect()),
+        status_code: None,
+        at: now,
+        duration: leased.map(|lease| now.since(lease.since)),
+        effect: None,
+    });
+    progress.finished_at = Some(now);
+    Ok(progress)
+}
+
 /// Gives a dead letter another life: same id, same key, all attempts again, its history kept.
 pub fn replay(
     id: JobId,
@@ -324,6 +353,7 @@ pub fn replay(
     progress.attempts = 0;
     progress.due = now;
     progress.replays = progress.replays.saturating_add(1);
+    progress.replayed_at = Some(now);
     progress.finished_at = None;
     progress.settled = None;
     Ok(progress)
@@ -340,7 +370,8 @@ mod tests {
     }
 
     fn lease(token: u64) -> Lease {
-        Lease { token: Token::from_raw(token), deadline: NOW, received: false }
+        let since = Timestamp::from_millis(NOW.millis() - 250);
+        Lease { token: Token::from_raw(token), since, deadline: NOW, received: false }
     }
 
     fn judged(
@@ -414,6 +445,35 @@ mod tests {
     fn a_rejection_is_final_at_once() {
         let step = outcome_of(&Outcome::Rejected { error: "never".into() }, 0);
         assert_eq!((step.progress.state, step.signal), (State::Dead, Signal::Lost));
+    }
+
+    #[test]
+    fn a_delivery_took_what_was_reported_or_the_time_since_it_was_leased() {
+        let step = outcome_of(&Outcome::Failed { error: "no".into() }, 0);
+        assert_eq!(step.took, Millis::from_millis(250));
+        assert_eq!(step.progress.history[0].duration, Some(step.took));
+        let (config, report) =
+            (QueueConfig::default(), Report { duration: Some(Millis::ZERO), ..Report::default() });
+        let policy = Policy { config: &config, max_attempts: 3, retry: &config.retry };
+        let done = Outcome::Done { result: None, effect: None };
+        let told = super::step(id(), Progress::fresh(NOW), policy, &lease(5), &done, report, NOW).unwrap();
+        assert_eq!((told.took, told.progress.history[0].duration), (Millis::ZERO, Some(Millis::ZERO)));
+    }
+
+    #[test]
+    fn a_burial_burns_no_attempt_and_tells_whether_a_worker_had_the_job() {
+        let waiting = Progress { attempts: 2, ..Progress::fresh(NOW) };
+        for (held, took) in [(None, None), (Some(lease(5)), Some(Millis::from_millis(250)))] {
+            let reason = "ß".repeat(REASON_MAX + 1);
+            let buried = bury(id(), waiting.clone(), held.as_ref(), &reason, NOW).unwrap();
+            assert_eq!((buried.state, buried.attempts, buried.finished_at), (State::Dead, 2, Some(NOW)));
+            let entry = &buried.history[0];
+            assert_eq!((entry.number, entry.status, entry.duration), (2, AttemptStatus::Failed, took));
+            assert_eq!(buried.last_error().unwrap().chars().count(), REASON_MAX);
+        }
+        let over = Progress { state: State::Completed, ..waiting };
+        let refusal = Refusal::WrongState { id: id(), state: State::Completed, action: "buried" };
+        assert_eq!(bury(id(), over, None, "late", NOW), Err(refusal));
     }
 
     #[test]

@@ -17,8 +17,9 @@
 //! then be a dead letter for its whole retention, be replayed at the last moment, and live once more. The ledger must
 //! remember for all of it, or the last attempt repeats the effect: two lives and the dead-letter retention.
 //!
-//! Three things have no bound and are left out of the proof: leases that the worker itself extends, holds and pauses, and
-//! the second and later replays, each of which adds a life and a retention. Settings that a single job overrides
+//! Four things have no bound and are left out of the proof: leases that the worker itself extends, holds and pauses, dead
+//! letters that wait for their archive past their retention (`retention.archive`), and the second and later replays, each
+//! of which adds a life and a retention. Settings that a single job overrides
 //! are left out too.
 
 use std::fmt;
@@ -133,7 +134,7 @@ mod tests {
             },
             max_attempts: 3,
             window: HOUR,
-            retention: Retention { completed: Millis::ZERO, dead: HOUR },
+            retention: Retention { completed: Millis::ZERO, dead: HOUR, archive: false },
             ..QueueConfig::default()
         }
     }

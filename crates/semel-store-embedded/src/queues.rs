@@ -6,6 +6,7 @@ use semel_core::gate::Gate;
 use semel_core::lifecycle::State;
 use semel_core::name::QueueName;
 use semel_core::queue::{QueueConfig, Rules};
+use semel_core::records::WebhookSecret;
 use semel_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,9 @@ pub(crate) struct QueueRow {
     pub(crate) created_at: Timestamp,
     /// A deleted queue keeps its row while finished jobs refer to it by number.
     pub(crate) deleted: bool,
+    /// What signs the requests to its webhook. Rows of the first stores do not have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) secrets: Vec<WebhookSecret>,
 }
 
 /// A queue's counts and gate, written with every commit that changes them.
@@ -59,6 +63,7 @@ pub(crate) struct Queue {
     pub(crate) rules: Rules,
     pub(crate) created_at: Timestamp,
     pub(crate) deleted: bool,
+    pub(crate) secrets: Vec<WebhookSecret>,
     pub(crate) counts: Counts,
     pub(crate) in_flight: u32,
     pub(crate) awaiting_ack: u32,
@@ -75,6 +80,7 @@ impl Queue {
             rules,
             created_at: row.created_at,
             deleted: row.deleted,
+            secrets: row.secrets,
             counts,
             in_flight: 0,
             awaiting_ack: 0,
@@ -89,6 +95,7 @@ impl Queue {
             config: self.rules.config.clone(),
             created_at: self.created_at,
             deleted: self.deleted,
+            secrets: self.secrets.clone(),
         }
     }
 }
@@ -130,10 +137,11 @@ impl Queues {
         self.by_no[at] = Some(queue);
     }
 
-    /// Takes the name away; the number stays for the rows that have it.
+    /// Takes the name and the secrets away; the number stays for the rows that have it.
     pub(crate) fn delete(&mut self, no: u32) {
         if let Some(queue) = self.by_no.get_mut(no as usize).and_then(Option::as_mut) {
             queue.deleted = true;
+            queue.secrets.clear();
             self.by_name.remove(&queue.name);
         }
     }
@@ -151,5 +159,31 @@ impl Queues {
         let mut all: Vec<_> = self.iter().filter(|q| !q.deleted).collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody can ask for them any more, so only the row shows whether they are gone from the disk.
+    #[test]
+    fn a_deleted_queue_leaves_no_secret_in_its_row() {
+        let rules = Rules::new(QueueConfig::default()).unwrap();
+        let created_at = Timestamp::from_millis(1);
+        let secret = WebhookSecret { secret: "whsec".into(), created_at, expires_at: None };
+        let row = QueueRow {
+            name: QueueName::try_from("orders").unwrap(),
+            config: rules.config.clone(),
+            created_at,
+            deleted: false,
+            secrets: vec![secret.clone()],
+        };
+        let mut queues = Queues::default();
+        queues.insert(Queue::new(1, row, rules, Counts::default(), 8));
+        assert_eq!(queues.get(1).unwrap().row().secrets, [secret]);
+        queues.delete(1);
+        let row = queues.get(1).unwrap().row();
+        assert!(row.deleted && row.secrets.is_empty());
     }
 }

@@ -118,8 +118,10 @@ impl Listing<'_> {
         if self.query.state.is_some_and(|state| state != progress.state) {
             return Ok(None);
         }
-        let duplicates = self.duplicates(id)?;
-        Ok(Some(Job { id, spec: Arc::new(spec), progress, duplicates }))
+        let pending = self.overlay.duplicates.get(&id).copied().unwrap_or(0);
+        let duplicates = self.duplicates(id)?.saturating_add(pending);
+        let job = Job { id, spec: Arc::new(spec), progress, duplicates };
+        Ok(Some(job).filter(|job| self.query.matches_duplicates(job)))
     }
 
     fn record(&self, table: &'static str, id: JobId) -> Result<Option<Vec<u8>>, Fault> {

@@ -40,6 +40,13 @@ CREATE TABLE schedule(name TEXT PRIMARY KEY, rec BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE api_key(name TEXT PRIMARY KEY, rec BLOB NOT NULL) WITHOUT ROWID;
 ";
 
+/// Tables that came after the first stores of this format were written. A store that lacks one gets it, empty, when it is
+/// opened for work: a program that does not know the table does not miss it, so the format stays the same. Whoever only
+/// looks at a store (`check`, `stats`) changes nothing and may meet one without them.
+const LATER_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS replay(name TEXT PRIMARY KEY, rec BLOB NOT NULL) WITHOUT ROWID;
+";
+
 /// Names in `meta`.
 pub(crate) mod meta {
     /// Raised by one at every open, before the first token of it is handed out.
@@ -61,6 +68,7 @@ pub(crate) fn create(path: &Path, key_secret: [u8; 16]) -> Result<(), StoreError
         conn.pragma_update(None, "synchronous", "full")?;
         let tx = conn.unchecked_transaction()?;
         tx.execute_batch(TABLES)?;
+        tx.execute_batch(LATER_TABLES)?;
         tx.execute("INSERT INTO secret VALUES('key_hash', ?1)", [&key_secret[..]])?;
         for name in [meta::EPOCH, meta::SEALED_TO, meta::FLOOR, meta::LAST_ID] {
             tx.execute("INSERT INTO meta VALUES(?1, 0)", [name])?;
@@ -89,6 +97,11 @@ pub(crate) fn open(path: &Path) -> Result<Connection, StoreError> {
     };
     settle().map_err(|e| open_error(path, &e))?;
     Ok(conn)
+}
+
+/// Adds the tables that an older store of this format lacks. It writes nothing if they are there.
+pub(crate) fn complete(conn: &Connection, path: &Path) -> Result<(), StoreError> {
+    conn.execute_batch(LATER_TABLES).map_err(|e| open_error(path, &e))
 }
 
 /// Opens a second connection that only reads.

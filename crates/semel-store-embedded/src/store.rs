@@ -15,6 +15,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 use semel_store::store::BATCH_MAX;
 use semel_store::{Answer, Clock, Command, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
@@ -50,6 +51,7 @@ impl EmbeddedStore {
         let lock = prepare_dir(dir)?;
         let db = dir.join(schema::DB_FILE);
         let conn = schema::open(&db)?;
+        schema::complete(&conn, &db)?;
         if options.sabotage == Some(Sabotage::NoSync) {
             conn.pragma_update(None, "synchronous", "off").map_err(|e| StoreError::Open(e.to_string()))?;
         }
@@ -223,7 +225,8 @@ impl Store for EmbeddedStore {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<Job>, StoreError> {
-        let asked = query.clone();
+        query.validate().map_err(StoreError::Invalid)?;
+        let (asked, filter) = (query.clone(), query.clone());
         let overlay: Overlay =
             self.ask(move |engine| engine.overlay(&asked).map_err(|fault| fault.rolled_back())).await??;
         let (answer, answered) = oneshot::channel();
@@ -232,10 +235,10 @@ impl Store for EmbeddedStore {
         self.reader.send(Some(errand)).map_err(|_| StoreError::Closed)?;
         let mut page = answered.await.map_err(|_| StoreError::Closed)??;
         self.ask(move |engine| {
-            engine.add_pending_duplicates(&mut page.items);
-            page
+            engine.add_duplicates(&filter, &mut page.items).map_err(|fault| fault.rolled_back())?;
+            Ok(page)
         })
-        .await
+        .await?
     }
 
     async fn key(&self, queue: &QueueName, key: &Key) -> Result<Option<KeyRecord>, StoreError> {
@@ -258,6 +261,10 @@ impl Store for EmbeddedStore {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.ask(|engine| engine.records("api_key").map_err(|fault| fault.rolled_back())).await?
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.ask(|engine| engine.records("replay").map_err(|fault| fault.rolled_back())).await?
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use semel_core::violation::Violations;
+
 /// The store could not do what it was asked. Every variant says what the caller knows, and what to do next.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
@@ -35,6 +37,9 @@ pub enum StoreError {
         /// How many it may have.
         max: usize,
     },
+    /// The question itself is not valid. It is not worth repeating until it is mended.
+    #[error("{0}")]
+    Invalid(Violations),
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,

@@ -23,10 +23,11 @@ use std::time::Duration;
 
 use semel_core::lease::Extend;
 use semel_core::lifecycle::State;
+use semel_core::name::QueueName;
 use semel_core::publish::{Publish, Published};
 use semel_core::refusal::Refusal;
 use semel_core::settle::Settle;
-use semel_core::time::Timestamp;
+use semel_core::time::{Millis, Timestamp};
 use tokio::sync::{oneshot, watch};
 
 use self::pace::Pace;
@@ -86,12 +87,16 @@ pub enum CommitError {
 }
 
 /// The answer to a settle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settled {
+    /// The queue of the job.
+    pub queue: QueueName,
     /// Where the job stands now.
     pub state: State,
     /// When it is due again, if it will be delivered again.
     pub due: Option<Timestamp>,
+    /// How long the delivery took, as the history has it; `None` for a repeat, and for a delivery that goes on.
+    pub took: Option<Millis>,
     /// Whether the same settle had taken effect before; then nothing changed.
     pub repeated: bool,
 }
@@ -181,7 +186,9 @@ impl GroupCommit {
     /// Settles a delivery.
     pub async fn settle(&self, settle: Settle) -> Result<Settled, CommitError> {
         match self.submit(Command::Settle(settle)).await? {
-            Reply::Settled { state, due, repeated } => Ok(Settled { state, due, repeated }),
+            Reply::Settled { queue, state, due, took, repeated } => {
+                Ok(Settled { queue, state, due, took, repeated })
+            }
             other => Err(wrong_reply("settle", &other)),
         }
     }

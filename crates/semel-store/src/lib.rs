@@ -20,7 +20,7 @@ pub mod stats;
 pub mod store;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use command::{Answer, Command, Reply};
+pub use command::{Answer, Command, Reply, Rescued};
 pub use error::StoreError;
 pub use group_commit::{GroupCommit, Overloaded};
 pub use memory::MemoryStore;

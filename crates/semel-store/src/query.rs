@@ -66,6 +66,8 @@ pub struct JobQuery {
     pub from: Option<Timestamp>,
     /// Only jobs published before this time.
     pub to: Option<Timestamp>,
+    /// Only persistent duplicates by this limit (see [`Job::is_persistent_duplicate`]).
+    pub duplicated: Option<u32>,
     /// At most this many, 1 to [`PAGE_MAX`].
     pub limit: u32,
     /// Where the page before ended.
@@ -82,6 +84,7 @@ impl Default for JobQuery {
             metadata: Vec::new(),
             from: None,
             to: None,
+            duplicated: None,
             limit: 50,
             cursor: None,
         }
@@ -98,7 +101,12 @@ impl JobQuery {
         wrong.into_result()
     }
 
-    /// Whether a job's published part passes the filters (all but `state` and the cursor).
+    /// Whether a job passes the filters that need more than its published part, `state` and the cursor aside.
+    pub fn matches_duplicates(&self, job: &Job) -> bool {
+        self.duplicated.is_none_or(|limit| job.is_persistent_duplicate(limit))
+    }
+
+    /// Whether a job's published part passes the filters (all but `state`, `duplicated` and the cursor).
     pub fn matches_spec(&self, spec: &JobSpec) -> bool {
         self.queue.as_ref().is_none_or(|q| *q == spec.queue)
             && self.key.as_ref().is_none_or(|k| Some(k) == spec.key.as_ref())

@@ -10,6 +10,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 
 use crate::command::{Answer, Command};
@@ -60,7 +61,8 @@ pub trait Store: Send + Sync + 'static {
     async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError>;
 
     /// Jobs, newest first. A walk along the cursors MUST meet every job that matched from its start to its end, once.
-    /// A page MAY hold fewer than asked and still name a next one: the work of one call is bounded.
+    /// A page MAY hold fewer than asked and still name a next one: the work of one call is bounded. A query that
+    /// [`JobQuery::validate`] refuses MUST be answered with [`StoreError::Invalid`].
     async fn jobs(&self, query: JobQuery) -> Result<Page<Job>, StoreError>;
 
     /// What is known of a key: the newest job published under it, whether or not it still holds it.
@@ -77,6 +79,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// All API keys, by id.
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError>;
+
+    /// All replay tasks, by id.
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError>;
 
     /// Counts of every queue.
     async fn stats(&self) -> Result<Stats, StoreError>;

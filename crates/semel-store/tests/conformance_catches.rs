@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use broken::after_crash::*;
+use broken::by_hand::*;
 use broken::on_the_way_in::*;
 use broken::on_the_way_out::*;
 use broken::{BrokenHarness, Flaw};
@@ -74,6 +75,12 @@ catches! {
     a_store_that_brings_back_the_pruned: ForgetsPrunes => prune::what_is_dropped_stays_dropped,
     a_store_that_loses_schedules: ForgetsSchedules => schedule::schedules_are_kept_and_listed_by_name,
     a_store_that_resumes_by_itself: CrashResumes => records::a_paused_queue_delivers_nothing_until_it_is_resumed,
+    a_store_that_buries_by_cancelling: BuriesByCancelling => bury::a_waiting_job_can_be_buried,
+    a_store_that_purges_keys: PurgesKeys => purge::a_purged_dead_letter_leaves_its_key,
+    a_store_without_archives: NoArchive => purge::an_archive_keeps_dead_letters_until_they_are_purged,
+    a_store_whose_changes_drop_secrets: ChangesDropSecrets => secrets::a_changed_queue_keeps_its_secrets,
+    a_store_that_lets_all_move_a_schedule: NobodyIsOutrun => schedule::of_many_who_move_a_schedule_on_one_does,
+    a_store_that_loses_replay_tasks: ForgetsReplayTasks => replays::replays_are_kept_and_listed_by_id,
     a_store_whose_crash_burns_attempts: CrashBurnsAttempts => crash_reopen::a_job_in_flight_goes_out_again,
 }
 

@@ -354,13 +354,14 @@ async fn publish_settle_and_extend_reach_a_real_store() {
     let second = commit.publish(publish).await.unwrap();
     assert_eq!((second.id, first.deduplicated, second.deduplicated), (first.id, false, true));
 
-    let delivery = store.lease(LeaseRequest::new(queue, 1, None).unwrap()).await.unwrap().remove(0);
+    let delivery = store.lease(LeaseRequest::new(queue.clone(), 1, None).unwrap()).await.unwrap().remove(0);
     let longer = Extend::new(delivery.id, Some(delivery.token), Millis::from_hours(1)).unwrap();
     assert!(commit.extend(longer).await.unwrap() > delivery.deadline);
     let done = Outcome::Done { result: None, effect: None };
     let settle = Settle::new(delivery.id, Some(delivery.token), done, Report::default()).unwrap();
     let settled = commit.settle(settle.clone()).await.unwrap();
-    assert_eq!(settled, Settled { state: State::Completed, due: None, repeated: false });
+    let took = Some(Millis::ZERO);
+    assert_eq!(settled, Settled { queue, state: State::Completed, due: None, took, repeated: false });
     assert!(commit.settle(settle).await.unwrap().repeated);
 }
 

@@ -11,6 +11,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, Extend, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::settle::Settle;
 use semel_core::time::{Millis, Timestamp};
 use semel_store::conformance::Harness;
@@ -115,6 +116,10 @@ impl Store for Faulty {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.inner.api_keys().await
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.inner.replays().await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

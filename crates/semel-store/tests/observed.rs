@@ -18,7 +18,7 @@ use semel_core::queue::{OnCollision, QueueConfig};
 use semel_core::settle::{Report, Settle};
 use semel_core::time::{Millis, Timestamp};
 use semel_store::observed::{Metrics, Observed};
-use semel_store::{Answer, Command, ManualClock, MemoryStore, Store};
+use semel_store::{Answer, Command, JobQuery, ManualClock, MemoryStore, Store};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -216,19 +216,19 @@ async fn a_lease_that_ran_out_and_the_late_settle_are_counted() {
     bench.shows(&[
         r#"semel_lease_expirations_total{queue="orders"} 1"#,
         r#"semel_deliveries_total{queue="orders",outcome="expired"} 1"#,
-        r#"semel_deliveries_total{queue="orders",outcome="stale"} 1"#,
+        r#"semel_deliveries_total{queue="",outcome="stale"} 1"#,
         r#"semel_deliveries_total{queue="orders",outcome="leased"} 2"#,
     ]);
     bench.never_mentions(r#"outcome="done""#);
 }
 
 #[tokio::test]
-async fn a_delivery_that_somebody_else_leased_is_counted_under_no_queue() {
+async fn a_delivery_that_somebody_else_leased_is_counted_under_its_queue() {
     let bench = Bench::new().await;
     bench.publish("order-1", "1").await.unwrap();
     let delivery = lease(bench.memory.as_ref()).await;
     bench.settle(&delivery, done(None)).await.unwrap();
-    bench.shows(&[r#"semel_deliveries_total{queue="",outcome="done"} 1"#]);
+    bench.shows(&[r#"semel_deliveries_total{queue="orders",outcome="done"} 1"#]);
 }
 
 #[tokio::test]
@@ -269,6 +269,7 @@ async fn a_queue_that_is_deleted_takes_its_series_with_it() {
 async fn commits_are_measured_and_errors_counted_by_kind() {
     let bench = Bench::new().await;
     bench.store.apply((0..3).map(|n| publish(orders(), &format!("k{n}"), "1")).collect()).await.unwrap();
+    bench.store.jobs(JobQuery { limit: 0, ..JobQuery::default() }).await.unwrap_err();
     bench.store.close().await.unwrap();
     bench.store.stats().await.unwrap_err();
     bench.store.apply(vec![publish(orders(), "late", "1")]).await.unwrap_err();
@@ -277,6 +278,7 @@ async fn commits_are_measured_and_errors_counted_by_kind() {
         "semel_commit_batch_size_count 2",
         "semel_commit_duration_seconds_count 2",
         r#"semel_store_errors_total{kind="closed"} 2"#,
+        r#"semel_store_errors_total{kind="invalid"} 1"#,
     ]);
 }
 

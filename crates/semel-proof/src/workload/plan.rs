@@ -69,7 +69,7 @@ impl Lane {
             },
             max_attempts: CAP,
             window: long,
-            retention: Retention { completed: long, dead: long },
+            retention: Retention { completed: long, dead: long, archive: false },
             defer_scope: DeferScope::Job,
             ..QueueConfig::default()
         };
@@ -81,7 +81,11 @@ impl Lane {
             Self::Churn => {
                 let short = Millis::from_secs(1);
                 let window = Millis::from_secs(2);
-                QueueConfig { window, retention: Retention { completed: short, dead: short }, ..base }
+                QueueConfig {
+                    window,
+                    retention: Retention { completed: short, dead: short, archive: false },
+                    ..base
+                }
             }
             Self::Held => QueueConfig { defer_scope: DeferScope::Queue, concurrency: Some(64), ..base },
         }

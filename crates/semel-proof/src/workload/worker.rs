@@ -279,11 +279,11 @@ pub(crate) fn told(reply: &Reply) -> Answer {
             deduplicated: p.deduplicated,
             matches: p.payload_matches,
         },
-        Reply::Settled { state, due, repeated } => {
+        Reply::Settled { state, due, repeated, .. } => {
             Answer::Settled { state: *state, due: *due, repeated: *repeated }
         }
         Reply::Extended(until) => Answer::Extended { until: *until },
-        Reply::Rescued { jobs, .. } => Answer::Rescued(jobs.clone()),
+        Reply::Rescued { jobs, .. } => Answer::Rescued(jobs.iter().map(|job| job.id).collect()),
         Reply::Pruned { dropped, stripped, .. } => Answer::Pruned { dropped: *dropped, stripped: *stripped },
         Reply::KeyReleased(_) | Reply::Done => Answer::Cancelled,
     }

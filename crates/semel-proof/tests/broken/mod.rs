@@ -13,6 +13,7 @@ use semel_core::name::QueueName;
 use semel_core::outcome::Outcome;
 use semel_core::publish::{Publish, Published};
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::settle::Settle;
 use semel_core::time::{Millis, Timestamp};
 use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
@@ -76,8 +77,7 @@ impl Broken {
             }
             (Flaw::ForgetsAcks, Command::Settle(settle)) if is_done(&settle) && self.now_and_then(50) => {
                 let extend = Extend::new(settle.id(), settle.token(), Millis::from_secs(1)).unwrap();
-                let lie = Reply::Settled { state: State::Completed, due: None, repeated: false };
-                Instead::DoAndLie(vec![Command::Extend(extend)], lie)
+                Instead::DoAndLie(vec![Command::Extend(extend)], completed())
             }
             (flaw, command) => Instead::Do(Self::twisted(flaw, command)),
         }
@@ -109,9 +109,16 @@ impl Broken {
             created_at: self.inner.now(),
             deduplicated: false,
             payload_matches: true,
+            duplicates: 0,
             key_expires_at: None,
         })
     }
+}
+
+/// The answer to an ack, made up. Histories do not tell the queue, so any will do.
+fn completed() -> Reply {
+    let queue = QueueName::try_from("any").unwrap();
+    Reply::Settled { queue, state: State::Completed, due: None, took: None, repeated: false }
 }
 
 /// What becomes of one command.
@@ -234,6 +241,10 @@ impl Store for Broken {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.inner.api_keys().await
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.inner.replays().await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

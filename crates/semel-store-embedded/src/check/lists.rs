@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension};
 use semel_core::ids::JobId;
 use semel_core::records::{ApiKeyRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 
 use super::findings::Findings;
 use super::jobs::Truth;
@@ -71,7 +72,12 @@ pub(super) fn check(conn: &Connection, truth: &Truth, found: &mut Findings) -> R
     }
     traces(conn, found)?;
     records::<ScheduleRecord>(conn, "schedule", found)?;
-    records::<ApiKeyRecord>(conn, "api_key", found)
+    records::<ApiKeyRecord>(conn, "api_key", found)?;
+    // A store that was last opened by an older program does not have it yet.
+    if conn.table_exists(None, "replay")? {
+        records::<ReplayRecord>(conn, "replay", found)?;
+    }
+    Ok(())
 }
 
 /// How many plain pending jobs the chunks of each queue list.

@@ -55,7 +55,8 @@ impl Engine<'_> {
         let rules = &self.queue(no)?.rules;
         let time = request.duration().unwrap_or_else(|| rules.lease_time(c.spec.overrides.timeout));
         let max_attempts = c.spec.max_attempts(&rules.config);
-        let lease = Lease { token: self.tokens.next(), deadline: self.now.plus(time), received: false };
+        let (token, deadline) = (self.tokens.next(), self.now.plus(time));
+        let lease = Lease { token, since: self.now, deadline, received: false };
         let delivery = Delivery {
             id: c.id,
             attempt: c.progress.attempts.saturating_add(1),

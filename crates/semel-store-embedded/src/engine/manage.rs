@@ -1,17 +1,19 @@
-//! The small records: queues, schedules, API keys.
+//! The small records: queues and their secrets, schedules, API keys, replay tasks.
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use semel_core::breaker::Breaker;
 use semel_core::name::QueueName;
 use semel_core::queue::{QueueConfig, Rules};
-use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord, WebhookSecret, check_secrets};
 use semel_core::refusal::Refusal;
+use semel_core::replay::ReplayRecord;
+use semel_core::time::Timestamp;
 use semel_store::Reply;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Engine;
+use super::{Engine, damaged};
 use crate::fault::{Fault, No};
 use crate::queues::{Counts, Queue, QueueRow};
 use crate::record::{open_json, seal_json};
@@ -39,7 +41,13 @@ impl Engine<'_> {
 
     fn new_queue(&mut self, name: QueueName, rules: Rules) -> u32 {
         let no = self.queues.next_number();
-        let row = QueueRow { name, config: rules.config.clone(), created_at: self.now, deleted: false };
+        let row = QueueRow {
+            name,
+            config: rules.config.clone(),
+            created_at: self.now,
+            deleted: false,
+            secrets: Vec::new(),
+        };
         self.queues.insert(Queue::new(no, row, rules, Counts::default(), self.chunk_ids));
         no
     }
@@ -63,6 +71,14 @@ impl Engine<'_> {
         Ok(Reply::Done)
     }
 
+    pub(super) fn put_secrets(&mut self, name: &QueueName, secrets: Vec<WebhookSecret>) -> Result<Reply, No> {
+        check_secrets(&secrets).map_err(Refusal::Invalid)?;
+        let no = self.queues.number(name).ok_or_else(|| Refusal::QueueNotFound(name.clone()))?;
+        self.queue_mut(no)?.secrets = secrets;
+        self.write_queue(no)?;
+        Ok(Reply::Done)
+    }
+
     pub(super) fn pause(&mut self, name: &QueueName, paused: bool) -> Result<Reply, No> {
         let no = self.queues.number(name).ok_or_else(|| Refusal::QueueNotFound(name.clone()))?;
         self.queue_mut(no)?.counts.gate.paused = paused;
@@ -71,15 +87,48 @@ impl Engine<'_> {
 
     pub(super) fn put_schedule(&mut self, record: &ScheduleRecord) -> Result<Reply, No> {
         record.validate().map_err(Refusal::Invalid)?;
-        if self.queues.number(&record.queue).is_none() {
-            return Err(Refusal::QueueNotFound(record.queue.clone()).into());
-        }
+        self.require_queue(&record.queue)?;
         self.put_record("schedule", &record.name, record)
+    }
+
+    pub(super) fn advance_schedule(
+        &mut self,
+        name: &str,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Reply, No> {
+        let mut record: ScheduleRecord = self.need_record("schedule", name)?;
+        record.advance(from, to)?;
+        self.put_record("schedule", name, &record)
+    }
+
+    pub(super) fn put_replay(&mut self, record: &ReplayRecord) -> Result<Reply, No> {
+        record.validate().map_err(Refusal::Invalid)?;
+        self.require_queue(&record.queue)?;
+        self.put_record("replay", &record.id, record)
+    }
+
+    fn require_queue(&self, name: &QueueName) -> Result<(), Refusal> {
+        self.queues.number(name).map(|_| ()).ok_or_else(|| Refusal::QueueNotFound(name.clone()))
     }
 
     pub(super) fn put_api_key(&mut self, record: &ApiKeyRecord) -> Result<Reply, No> {
         record.validate().map_err(Refusal::Invalid)?;
         self.put_record("api_key", &record.id, record)
+    }
+
+    pub(super) fn touch_api_key(&mut self, id: &str, at: Timestamp) -> Result<Reply, No> {
+        let mut record: ApiKeyRecord = self.need_record("api_key", id)?;
+        record.touch(at);
+        self.put_record("api_key", id, &record)
+    }
+
+    /// One record that a command needs: damage refuses the command and leaves the others alone.
+    fn need_record<T: DeserializeOwned>(&self, table: &'static str, name: &str) -> Result<T, No> {
+        let mut stmt = self.db.conn.prepare_cached(&format!("SELECT rec FROM {table} WHERE name = ?1"))?;
+        let rec: Option<Vec<u8>> = stmt.query_row([name], |row| row.get(0)).optional()?;
+        let rec = rec.ok_or_else(|| not_found(table, name))?;
+        open_json(&rec, seed(name)).map_err(|damage| damaged(&Fault::damaged(table, name, damage)))
     }
 
     fn put_record<T: Serialize>(&mut self, table: &'static str, name: &str, record: &T) -> Result<Reply, No> {
@@ -98,8 +147,7 @@ impl Engine<'_> {
             .prepare_cached(&format!("DELETE FROM {table} WHERE name = ?1"))?
             .execute(params![name])?;
         if gone == 0 {
-            let kind = if table == "api_key" { "API key" } else { table };
-            return Err(Refusal::RecordNotFound { kind, name: name.to_owned() }.into());
+            return Err(not_found(table, name).into());
         }
         Ok(Reply::Done)
     }
@@ -132,8 +180,15 @@ fn record_of(queue: &Queue) -> QueueRecord {
         name: queue.name.clone(),
         config: queue.rules.config.clone(),
         gate: queue.counts.gate.clone(),
+        secrets: queue.secrets.clone(),
         created_at: queue.created_at,
     }
+}
+
+/// What people call the records of a table.
+fn not_found(table: &'static str, name: &str) -> Refusal {
+    let kind = if table == "api_key" { "API key" } else { table };
+    Refusal::RecordNotFound { kind, name: name.to_owned() }
 }
 
 /// The seed of the checksum of a record that has a name instead of an id.

@@ -235,15 +235,43 @@ impl Engine<'_> {
                 Ok(Some(next))
             }
             Ok((no, Fate::Drop)) => {
-                *self.queue_mut(no)?.counts.of(progress.state) -= 1;
-                self.forget_pending_trace(id);
-                self.tidy.dropped(id);
+                self.forget(id, no, progress.state)?;
                 drops.push(id);
                 Ok(None)
             }
             Err(fault @ (Fault::Damaged { .. } | Fault::Broken(_))) => Ok(keep_damaged(&fault)),
             Err(fault) => Err(fault),
         }
+    }
+
+    /// Takes a dead letter away now, or leaves what its key needs.
+    pub(super) fn purge(&mut self, id: JobId) -> Result<Reply, No> {
+        let loaded = self.need_job(id)?;
+        let (no, job) = (loaded.queue, &loaded.job);
+        let queue = self.queue(no)?;
+        let holds = !queue.deleted && job.progress.released.is_none();
+        let key_until = job.key_expires_at(&queue.rules.config).filter(|_| holds);
+        match retention::purge(job, key_until, self.now)? {
+            Fate::Keep { .. } => {}
+            Fate::Strip { .. } => self.strip(Table::Dead, id, no, &job.progress)?,
+            Fate::Drop => {
+                self.forget(id, no, job.progress.state)?;
+                self.drop_rows(Table::Dead, &[id])?;
+                // It may have been the newest row, and its id must not come back.
+                self.put_meta_last_id()?;
+            }
+        }
+        // The sweep may have learned to wait longer than the key does.
+        self.sweep.finished(id);
+        Ok(Reply::Done)
+    }
+
+    /// Takes a finished job that is about to be dropped out of the counts and of what is in memory.
+    fn forget(&mut self, id: JobId, no: u32, state: State) -> Result<(), Fault> {
+        *self.queue_mut(no)?.counts.of(state) -= 1;
+        self.forget_pending_trace(id);
+        self.tidy.dropped(id);
+        Ok(())
     }
 
     fn fate_of(

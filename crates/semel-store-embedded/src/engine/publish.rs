@@ -50,14 +50,12 @@ impl Engine<'_> {
         };
         match publish::decide(&self.queue(no)?.rules, &publish, newest.as_ref(), self.now)? {
             Decision::Create => self.create(no, publish, hash),
-            Decision::Return { payload_matches } => {
-                self.suppress(no, &publish, newest.as_ref(), payload_matches)
-            }
+            Decision::Return { payload_matches } => self.suppress(no, &publish, newest, payload_matches),
             Decision::Revive { payload_matches } => {
                 let id = newest.as_ref().map_or(JobId::ZERO, |job| job.id);
                 self.replay(id)?;
                 let revived = self.need_job(id)?.job;
-                self.suppress(no, &publish, Some(&revived), payload_matches)
+                self.suppress(no, &publish, Some(revived), payload_matches)
             }
             Decision::Replace => {
                 // Before the key is released: a refused publish changes nothing.
@@ -141,12 +139,13 @@ impl Engine<'_> {
         &mut self,
         no: u32,
         publish: &Publish,
-        first: Option<&Job>,
+        first: Option<Job>,
         payload_matches: bool,
     ) -> Result<Published, No> {
-        let job = first.ok_or_else(|| Fault::Broken("a key was found without its job".into()))?;
+        let mut job = first.ok_or_else(|| Fault::Broken("a key was found without its job".into()))?;
         let publisher = publish.draft().publisher.clone();
         self.note_suppressed(job.id, Suppressed { at: self.now, publisher, payload_matches });
-        Ok(publish::answer(&self.queue(no)?.rules, job, true, payload_matches))
+        job.duplicates = job.duplicates.saturating_add(1);
+        Ok(publish::answer(&self.queue(no)?.rules, &job, true, payload_matches))
     }
 }

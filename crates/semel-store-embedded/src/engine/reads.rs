@@ -22,6 +22,8 @@ pub(crate) struct Overlay {
     pub(crate) queue: Option<Option<u32>>,
     /// The only jobs that can have the key asked for, newest first.
     pub(crate) candidates: Option<Vec<JobId>>,
+    /// Suppressed publishes that are not on disk yet, if the query asks for duplicates.
+    pub(crate) duplicates: HashMap<JobId, u32>,
 }
 
 impl Engine<'_> {
@@ -72,11 +74,20 @@ impl Engine<'_> {
         self.leases.next_expiry()
     }
 
-    /// Adds the suppressed publishes that are not on disk yet.
-    pub(crate) fn add_pending_duplicates(&self, jobs: &mut [Job]) {
-        for job in jobs {
-            job.duplicates += self.traces.pending.get(&job.id).map_or(0, |trace| trace.count);
+    /// Adds the suppressed publishes that are not on disk yet. Where they decide what is listed they are counted anew: a
+    /// trace that went to disk after the overlay was made was counted twice by the listing, which lets through too much.
+    pub(crate) fn add_duplicates(&mut self, query: &JobQuery, jobs: &mut Vec<Job>) -> Result<(), Fault> {
+        if query.duplicated.is_none() {
+            for job in jobs {
+                job.duplicates += self.traces.pending.get(&job.id).map_or(0, |trace| trace.count);
+            }
+            return Ok(());
         }
+        for job in jobs.iter_mut() {
+            job.duplicates = self.trace_of(job.id)?.count;
+        }
+        jobs.retain(|job| query.matches_duplicates(job));
+        Ok(())
     }
 
     pub(crate) fn overlay(&self, query: &JobQuery) -> Result<Overlay, Fault> {
@@ -89,6 +100,8 @@ impl Engine<'_> {
         }
         let leased =
             self.leases.iter().map(|h| (h.stub.id, with_lease(h.progress.clone(), &h.lease))).collect();
-        Ok(Overlay { leased, queue, candidates })
+        let pending = self.traces.pending.iter().filter(|_| query.duplicated.is_some());
+        let duplicates = pending.map(|(id, trace)| (*id, trace.count)).collect();
+        Ok(Overlay { leased, queue, candidates, duplicates })
     }
 }

@@ -1,39 +1,42 @@
-//! Settling, extending, rescuing, cancelling, replaying, releasing: what ends a delivery or changes a job's course.
+//! Settling, extending, rescuing, cancelling, burying, replaying, releasing: what ends a delivery or changes a job's course.
 
 use semel_core::gate::Signal;
 use semel_core::ids::{JobId, Token};
 use semel_core::job::Progress;
 use semel_core::key::Key;
-use semel_core::lease::Extend;
+use semel_core::lease::{Extend, Lease};
 use semel_core::lifecycle::State;
 use semel_core::name::QueueName;
 use semel_core::outcome::Outcome;
 use semel_core::refusal::Refusal;
 use semel_core::settle::{self, Fence, Policy, Report, Settle, Verb};
-use semel_core::time::Timestamp;
-use semel_store::Reply;
+use semel_core::time::{Millis, Timestamp};
+use semel_store::{Reply, Rescued};
 
 use super::{Engine, Table};
 use crate::fault::{Fault, No};
 use crate::leases::{Held, Place};
 
-/// Where a job stands, and when it is due.
-type Standing = (State, Option<Timestamp>);
+/// Which queue a job is in, where it stands, and when it is due again.
+struct Standing {
+    queue: QueueName,
+    state: State,
+    due: Option<Timestamp>,
+}
 
 impl Engine<'_> {
     pub(super) fn settle(&mut self, settle: &Settle) -> Result<Reply, No> {
         let id = settle.id();
         match self.fence(id, settle.token(), settle::verb(settle.outcome()))? {
-            Err((state, due)) => {
-                let due = due.filter(|_| state == State::Pending);
-                Ok(Reply::Settled { state, due, repeated: true })
+            Err(Standing { queue, state, due }) => {
+                Ok(Reply::Settled { queue, state, due, took: None, repeated: true })
             }
             Ok(()) if matches!(settle.outcome(), Outcome::Received) => self.receive(id),
             Ok(()) => {
                 let held = self.take_lease(id)?;
-                let progress = self.end_delivery(held, settle.outcome(), settle.report())?;
-                let due = (progress.state == State::Pending).then_some(progress.due);
-                Ok(Reply::Settled { state: progress.state, due, repeated: false })
+                let (standing, took) = self.end_delivery(held, settle.outcome(), settle.report())?;
+                let Standing { queue, state, due } = standing;
+                Ok(Reply::Settled { queue, state, due, took: Some(took), repeated: false })
             }
         }
     }
@@ -41,22 +44,23 @@ impl Engine<'_> {
     /// `Ok(Ok(()))`: the call is for the current delivery. `Ok(Err(..))`: it took effect before, and this is how the job
     /// stands.
     fn fence(&mut self, id: JobId, token: Option<Token>, verb: Verb) -> Result<Result<(), Standing>, No> {
-        let (state, due, lease, last) = match self.leases.get(id) {
+        let (standing, lease, last) = match self.leases.get(id) {
             Some(held) => {
                 let state = if held.lease.received { State::AwaitingAck } else { State::Processing };
-                (state, None, Some(held.lease), held.progress.settled)
+                let queue = self.queue(held.stub.queue)?.name.clone();
+                (Standing { queue, state, due: None }, Some(held.lease), held.progress.settled)
             }
             None => {
-                let progress = self.need_job(id)?.job.progress;
-                (progress.state, Some(progress.due), None, progress.settled)
+                let job = self.need_job(id)?.job;
+                (standing(job.spec.queue.clone(), &job.progress), None, job.progress.settled)
             }
         };
         if self.sabotage == Some(crate::Sabotage::NoFencing) && lease.is_some() {
             return Ok(Ok(()));
         }
-        match settle::fence(id, state, lease.as_ref(), last, token, verb)? {
+        match settle::fence(id, standing.state, lease.as_ref(), last, token, verb)? {
             Fence::Current(_) => Ok(Ok(())),
-            Fence::Repeated => Ok(Err((state, due))),
+            Fence::Repeated => Ok(Err(standing)),
         }
     }
 
@@ -72,7 +76,8 @@ impl Engine<'_> {
         let queue = self.queue_mut(no)?;
         queue.awaiting_ack += u32::from(!was_received);
         queue.counts.gate.settled(&queue.rules.config, id, Signal::Success, now);
-        Ok(Reply::Settled { state: State::AwaitingAck, due: None, repeated: false })
+        let (queue, state) = (queue.name.clone(), State::AwaitingAck);
+        Ok(Reply::Settled { queue, state, due: None, took: None, repeated: false })
     }
 
     fn take_lease(&mut self, id: JobId) -> Result<Held, Fault> {
@@ -84,8 +89,14 @@ impl Engine<'_> {
         Ok(held)
     }
 
-    /// Applies the outcome of a delivery whose lease has been taken.
-    fn end_delivery(&mut self, held: Held, outcome: &Outcome, report: Report) -> Result<Progress, Fault> {
+    /// Applies the outcome of a delivery whose lease has been taken. Says where its job stands then, and how long the
+    /// delivery took.
+    fn end_delivery(
+        &mut self,
+        held: Held,
+        outcome: &Outcome,
+        report: Report,
+    ) -> Result<(Standing, Millis), Fault> {
         let Held { lease, stub, progress } = held;
         let config = &self.queue(stub.queue)?.rules.config;
         let overrides = stub.overrides.as_deref();
@@ -99,7 +110,7 @@ impl Engine<'_> {
         let now = self.now;
         let queue = self.queue_mut(stub.queue)?;
         queue.counts.gate.settled(&queue.rules.config, stub.id, step.signal, now);
-        Ok(step.progress)
+        Ok((standing(queue.name.clone(), &step.progress), step.took))
     }
 
     pub(super) fn extend(&mut self, extend: &Extend) -> Result<Reply, No> {
@@ -121,19 +132,36 @@ impl Engine<'_> {
 
     pub(super) fn rescue(&mut self, limit: u32) -> Result<Reply, No> {
         let limit = limit as usize;
-        let mut jobs = self.leases.expired(self.now, limit.saturating_add(1));
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        for &id in &jobs {
+        let ids = self.leases.expired(self.now, limit.saturating_add(1));
+        let more = ids.len() > limit;
+        let mut jobs = Vec::with_capacity(ids.len());
+        for id in ids.into_iter().take(limit) {
             let held = self.take_lease(id)?;
-            self.end_delivery(held, &Outcome::Expired, Report::default())?;
+            let (Standing { queue, state, due }, _) =
+                self.end_delivery(held, &Outcome::Expired, Report::default())?;
+            jobs.push(Rescued { id, queue, state, due });
         }
         Ok(Reply::Rescued { jobs, more })
     }
 
     pub(super) fn cancel(&mut self, id: JobId) -> Result<Reply, No> {
+        let now = self.now;
+        self.end_by_hand(id, |progress, lease| settle::cancel(id, progress, lease.is_some(), now))
+    }
+
+    pub(super) fn bury(&mut self, id: JobId, reason: &str) -> Result<Reply, No> {
+        let now = self.now;
+        self.end_by_hand(id, |progress, lease| settle::bury(id, progress, lease, reason, now))
+    }
+
+    /// Ends an unfinished job, wherever it is. A delivery that is out is lost to the gate, and its token is stale.
+    fn end_by_hand(
+        &mut self,
+        id: JobId,
+        end: impl FnOnce(Progress, Option<&Lease>) -> Result<Progress, Refusal>,
+    ) -> Result<Reply, No> {
         if let Some(held) = self.leases.get(id) {
-            let progress = settle::cancel(id, held.progress.clone(), true, self.now)?;
+            let progress = end(held.progress.clone(), Some(&held.lease))?;
             let held = self.take_lease(id)?;
             self.move_unfinished(&held.stub, &progress, true)?;
             let now = self.now;
@@ -142,7 +170,7 @@ impl Engine<'_> {
             return Ok(Reply::Done);
         }
         let loaded = self.need_job(id)?;
-        let progress = settle::cancel(id, loaded.job.progress.clone(), false, self.now)?;
+        let progress = end(loaded.job.progress.clone(), None)?;
         let place = self.place_of(&loaded)?;
         self.move_unfinished(&loaded.stub(place), &progress, false)?;
         Ok(Reply::Done)
@@ -205,4 +233,10 @@ impl Engine<'_> {
         self.leases.insert(held);
         Ok(())
     }
+}
+
+/// Where a job stands that nobody has leased.
+fn standing(queue: QueueName, progress: &Progress) -> Standing {
+    let due = (progress.state == State::Pending).then_some(progress.due);
+    Standing { queue, state: progress.state, due }
 }

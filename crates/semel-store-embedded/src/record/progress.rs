@@ -16,6 +16,8 @@ const SETTLED: u8 = 2;
 const RESULT: u8 = 4;
 const EFFECT: u8 = 8;
 const RELEASED: u8 = 16;
+/// Records of the first stores never have it, though their jobs may have been replayed: it was not kept then.
+const REPLAYED: u8 = 32;
 
 const ERROR: u8 = 1;
 const STATUS_CODE: u8 = 2;
@@ -31,7 +33,8 @@ pub(crate) fn encode_progress(out: &mut Vec<u8>, id: JobId, progress: &Progress)
             | flag(progress.settled.is_some(), SETTLED)
             | flag(progress.result.is_some(), RESULT)
             | flag(progress.effect.is_some(), EFFECT)
-            | flag(progress.released.is_some(), RELEASED),
+            | flag(progress.released.is_some(), RELEASED)
+            | flag(progress.replayed_at.is_some(), REPLAYED),
     );
     out.push(state_byte(progress.state));
     put_time(out, progress.due, id.time());
@@ -53,6 +56,9 @@ pub(crate) fn encode_progress(out: &mut Vec<u8>, id: JobId, progress: &Progress)
     }
     if let Some(reason) = &progress.released {
         put_bytes(out, reason.as_bytes());
+    }
+    if let Some(at) = progress.replayed_at {
+        put_time(out, at, progress.due);
     }
     put_varint(out, progress.history.len() as u64);
     let mut near = progress.finished_at.unwrap_or(progress.due);
@@ -120,6 +126,7 @@ pub(crate) fn decode_progress(record: &[u8], id: JobId) -> Result<Progress, Dama
     };
     let effect = if flags & EFFECT != 0 { Some(read_receipt(&mut r)?) } else { None };
     let released = if flags & RELEASED != 0 { Some(r.text()?.to_owned()) } else { None };
+    let replayed_at = if flags & REPLAYED != 0 { Some(r.time(due)?) } else { None };
     let history = read_history(&mut r, finished_at.unwrap_or(due))?;
     Ok(Progress {
         state,
@@ -127,6 +134,7 @@ pub(crate) fn decode_progress(record: &[u8], id: JobId) -> Result<Progress, Dama
         attempts,
         deferrals,
         replays,
+        replayed_at,
         history,
         history_dropped,
         result,

@@ -10,12 +10,14 @@ use std::sync::Arc;
 
 use semel_core::key::Key;
 use semel_core::lease::LeaseRequest;
+use semel_core::lifecycle::State;
 use semel_core::name::{Group, QueueName};
 use semel_core::outcome::{Effect, Outcome, Receipt};
 use semel_core::payload::Payload;
 use semel_core::publish::Draft;
 use semel_core::queue::QueueConfig;
-use semel_core::records::{ApiKeyRecord, ScheduleRecord, Scope};
+use semel_core::records::{ApiKeyRecord, ScheduleRecord, Scope, WebhookSecret};
+use semel_core::replay::{ReplayCounts, ReplayFilter, ReplayRecord, ReplayState};
 use semel_core::settle::{Report, Settle};
 use semel_core::time::{Millis, Timestamp};
 use semel_store::{Clock, Command, JobQuery, ManualClock, Store};
@@ -130,6 +132,7 @@ async fn read(dir: &Path) -> String {
     let page = store.jobs(JobQuery { limit: 1000, ..JobQuery::default() }).await.unwrap();
     let mut seen = format!("{:#?}\n{:#?}\n", page.items, store.queues().await.unwrap());
     seen += &format!("{:#?}\n{:#?}\n", store.schedules().await.unwrap(), store.api_keys().await.unwrap());
+    seen += &format!("{:#?}\n", store.replays().await.unwrap());
     seen += &format!("{:#?}\n", store.stats().await.unwrap());
     for n in 0..240 {
         let key = Key::try_from(format!("order-{n}")).unwrap();
@@ -172,4 +175,46 @@ async fn the_first_format_still_means_the_same() {
     let differs = then.lines().zip(now.lines()).find(|(a, b)| a != b);
     assert_eq!(differs, None, "the store of the first format is read differently");
     assert_eq!(then.len(), now.len());
+}
+
+fn replay_task() -> ReplayRecord {
+    ReplayRecord {
+        id: "r1".into(),
+        queue: queue(),
+        filter: ReplayFilter::default(),
+        rate: None,
+        dry_run: false,
+        state: ReplayState::Running,
+        created_at: START,
+        finished_at: None,
+        cursor: None,
+        counts: ReplayCounts::default(),
+    }
+}
+
+/// Replay tasks, secrets and the time of a replay came after the fixture was written.
+#[tokio::test]
+async fn a_store_of_the_first_format_takes_what_came_later() {
+    let copy = copy_of(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/format-1"));
+    let secret = WebhookSecret { secret: "whsec".into(), created_at: START, expires_at: None };
+    let (store, _clock) = open(copy.path());
+    assert_eq!(store.replays().await.unwrap(), []);
+    assert_eq!(store.queue(&queue()).await.unwrap().unwrap().secrets, []);
+    let query = JobQuery { state: Some(State::Dead), limit: 1, ..JobQuery::default() };
+    let dead = store.jobs(query).await.unwrap().items.remove(0);
+    assert_eq!(dead.progress.replayed_at, None);
+    let batch = vec![
+        Command::PutReplay(Box::new(replay_task())),
+        Command::PutSecrets { queue: queue(), secrets: vec![secret.clone()] },
+        Command::Replay(dead.id),
+    ];
+    assert!(store.apply(batch).await.unwrap().iter().all(Result::is_ok));
+    drop(store);
+    let report = check(copy.path(), &mut |_| {}).unwrap();
+    assert!(report.is_sound(), "{report:#?}");
+    let (store, _clock) = open(copy.path());
+    assert_eq!(store.replays().await.unwrap(), [replay_task()]);
+    assert_eq!(store.queue(&queue()).await.unwrap().unwrap().secrets, [secret]);
+    let replayed = store.job(dead.id).await.unwrap().unwrap().progress;
+    assert_eq!((replayed.state, replayed.replayed_at), (State::Pending, Some(START)));
 }

@@ -46,7 +46,7 @@ impl Shop {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
         let dir = TempDir::new().unwrap();
         let store = EmbeddedStore::open(dir.path(), options(&clock)).unwrap();
-        let retention = Retention { completed: HOUR, dead: HOUR };
+        let retention = Retention { completed: HOUR, dead: HOUR, archive: false };
         let config = QueueConfig { window: HOUR, retention, ..QueueConfig::default() };
         store.apply(vec![Command::PutQueue { name: queue(), config: Box::new(config) }]).await.unwrap();
         Self { store, clock, dir }

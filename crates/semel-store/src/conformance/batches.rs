@@ -3,13 +3,15 @@
 use semel_core::lifecycle::State;
 use semel_core::publish::Draft;
 use semel_core::refusal::Refusal;
+use semel_core::time::Millis;
 
 use super::kit::Kit;
 use super::make::{
-    config, done, failed, json, key, keyed, plain, publish, published, queue_name, rejected, secs, settle,
+    RETRY_WAIT, config, done, failed, json, key, keyed, plain, publish, published, queue_name, rejected,
+    repeated, secs, settle, settled,
 };
 use super::snapshot::Snapshot;
-use crate::command::{Command, Reply};
+use crate::command::{Command, Reply, Rescued};
 use crate::store::BATCH_MAX;
 
 pub(super) async fn an_empty_batch_has_no_answers(kit: &mut Kit) {
@@ -122,7 +124,7 @@ pub(super) async fn a_job_can_live_its_life_in_one_batch(kit: &mut Kit) {
         say(done()),
     ];
     let answers = kit.apply(batch).await;
-    assert_eq!(answers[0], Ok(Reply::Settled { state: State::Dead, due: None, repeated: false }));
+    assert_eq!(answers[0], Ok(settled(&queue, State::Dead, Millis::ZERO)));
     assert_eq!(answers[1..3], [Ok(Reply::Done), Ok(Reply::Done)]);
     assert_eq!(answers[3].as_ref().map_err(Refusal::code), Err("wrong_state"));
     assert_eq!(answers[4], Err(Refusal::StaleLease(d.id)));
@@ -134,8 +136,8 @@ pub(super) async fn the_first_of_two_settles_in_a_batch_counts(kit: &mut Kit) {
     let d = kit.publish_and_take(plain(&queue)).await;
     let say = |outcome| settle(d.id, Some(d.token), outcome);
     let answers = kit.apply(vec![say(done()), say(done()), say(failed("boom"))]).await;
-    assert_eq!(answers[0], Ok(Reply::Settled { state: State::Completed, due: None, repeated: false }));
-    assert_eq!(answers[1], Ok(Reply::Settled { state: State::Completed, due: None, repeated: true }));
+    assert_eq!(answers[0], Ok(settled(&queue, State::Completed, Millis::ZERO)));
+    assert_eq!(answers[1], Ok(repeated(&queue, State::Completed, None)));
     assert_eq!(answers[2], Err(Refusal::StaleLease(d.id)));
     assert_eq!(kit.job(d.id).await.progress.attempts, 1);
 }
@@ -162,7 +164,11 @@ pub(super) async fn upkeep_can_share_a_batch_with_work(kit: &mut Kit) {
     ];
     let answers = kit.apply(batch).await;
     assert!(matches!(answers[0], Ok(Reply::Pruned { dropped: 1, .. })), "{:?}", answers[0]);
-    assert_eq!(answers[2], Ok(Reply::Rescued { jobs: vec![late.id], more: false }));
+    assert!(
+        matches!(&answers[2], Ok(Reply::Rescued { jobs, .. }) if jobs[0].id == late.id),
+        "{:?}",
+        answers[2]
+    );
     assert_eq!(answers[3], Err(Refusal::StaleLease(late.id)), "the rescue came first");
     assert_eq!(kit.find(old).await, None);
 }
@@ -173,7 +179,9 @@ pub(super) async fn upkeep_without_a_limit_takes_all_there_is(kit: &mut Kit) {
     let late = kit.publish_and_take(plain(&queue)).await;
     kit.advance(secs(60));
     let batch = vec![Command::Rescue { limit: u32::MAX }, Command::Prune { limit: u32::MAX }];
-    let rescued = Reply::Rescued { jobs: vec![late.id], more: false };
+    let due = Some(kit.now().plus(RETRY_WAIT));
+    let late = Rescued { id: late.id, queue, state: State::Pending, due };
+    let rescued = Reply::Rescued { jobs: vec![late], more: false };
     let pruned = Reply::Pruned { dropped: 1, stripped: 0, more: false };
     assert_eq!(kit.apply(batch).await, [Ok(rescued), Ok(pruned)]);
 }

@@ -33,6 +33,7 @@ macro_rules! __conformance_cases {
                 a_duplicate_changes_nothing_of_the_first
                 suppressed_publishes_leave_a_trace
                 the_trace_keeps_the_newest_and_counts_all
+                the_answer_counts_the_duplicates
                 a_released_key_is_free_at_once
                 a_key_that_nobody_holds_cannot_be_released
                 a_release_can_share_a_batch_with_what_follows
@@ -68,6 +69,7 @@ macro_rules! __conformance_cases {
                 a_rescue_buries_a_job_without_attempts
                 a_rescue_takes_no_more_than_it_was_told
                 a_rescue_leaves_live_leases_alone
+                a_rescue_tells_where_its_jobs_stand
                 a_settle_after_the_deadline_but_before_the_rescue_counts
                 an_extended_lease_ends_later
                 a_lease_can_be_cut_short
@@ -84,6 +86,7 @@ macro_rules! __conformance_cases {
                 a_received_job_is_settled_later
                 a_received_job_can_end_in_every_way
                 the_report_of_a_delivery_is_kept
+                a_settle_tells_its_queue_and_how_long_the_delivery_took
                 the_largest_result_and_the_longest_error_fit
                 without_a_token_the_current_delivery_is_settled
                 a_job_that_is_with_nobody_cannot_be_settled
@@ -195,6 +198,8 @@ macro_rules! __conformance_cases {
                 a_schedule_can_be_taken_away_once
                 a_schedule_that_makes_no_sense_is_refused
                 a_tick_is_published_once_however_often_it_is_sent
+                a_schedule_moves_on_from_where_it_stands
+                of_many_who_move_a_schedule_on_one_does
             }
             dead_letters_and_replay {
                 a_dead_letter_keeps_everything
@@ -263,7 +268,9 @@ macro_rules! __conformance_cases {
                 a_walk_goes_on_across_prune_and_crash
                 a_state_filter_meets_what_matched_all_along
                 a_cursor_below_everything_is_the_end
-                a_query_that_makes_no_sense_does_no_harm
+                persistent_duplicates_are_found
+                a_job_whose_effect_was_replayed_is_a_duplicate
+                a_query_that_makes_no_sense_is_refused
             }
             stats {
                 every_state_is_counted
@@ -309,6 +316,46 @@ macro_rules! __conformance_cases {
                 api_keys_are_kept_and_listed_by_id
                 an_api_key_is_replaced_by_its_id_and_taken_away_once
                 an_api_key_that_makes_no_sense_is_refused
+                a_use_of_an_api_key_is_noted
+                a_use_does_not_bring_an_api_key_back
+            }
+            bury {
+                a_waiting_job_can_be_buried
+                a_job_can_be_buried_wherever_it_waits
+                a_buried_delivery_cannot_be_settled
+                a_burial_burns_no_attempt
+                what_has_ended_cannot_be_buried
+                a_long_reason_is_cut
+                a_burial_opens_the_next_of_its_group
+                a_buried_delivery_frees_its_slot
+                a_buried_probe_is_followed_by_another
+                a_burial_can_share_a_batch_with_what_follows
+            }
+            purge {
+                a_purged_dead_letter_leaves_its_key
+                a_purged_dead_letter_without_a_key_is_gone
+                a_purged_dead_letter_whose_key_was_released_is_gone
+                a_purged_dead_letter_whose_window_is_over_is_gone
+                a_purged_dead_letter_of_a_deleted_queue_is_gone
+                only_a_dead_letter_can_be_purged
+                a_stripped_dead_letter_cannot_be_purged
+                a_purged_dead_letter_does_not_come_back
+                an_archive_keeps_dead_letters_until_they_are_purged
+                an_archive_does_not_keep_what_is_stripped
+                an_archive_that_is_turned_off_lets_dead_letters_go
+            }
+            replays {
+                replays_are_kept_and_listed_by_id
+                a_replay_is_replaced_by_its_id
+                a_replay_can_be_taken_away_once
+                a_replay_that_makes_no_sense_is_refused
+            }
+            secrets {
+                secrets_are_kept_with_their_queue
+                secrets_are_replaced_as_a_whole
+                a_changed_queue_keeps_its_secrets
+                a_queue_made_again_has_no_secrets
+                secrets_that_make_no_sense_are_refused
             }
             batches {
                 an_empty_batch_has_no_answers

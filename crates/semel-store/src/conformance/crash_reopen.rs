@@ -11,7 +11,7 @@ use super::make::{
     LEASE, deferred, done, extend, failed, key, keyed, plain, publish, published, secs, settle,
 };
 use super::snapshot::Snapshot;
-use crate::command::{Command, Reply};
+use crate::command::{Command, Reply, Rescued};
 use crate::error::StoreError;
 use crate::query::JobQuery;
 use crate::store::Store;
@@ -222,6 +222,7 @@ async fn calls_on(
         ("queues", store.queues().await.map(drop)),
         ("schedules", store.schedules().await.map(drop)),
         ("api_keys", store.api_keys().await.map(drop)),
+        ("replays", store.replays().await.map(drop)),
         ("stats", store.stats().await.map(drop)),
     ]
 }
@@ -230,9 +231,10 @@ pub(super) async fn the_answer_to_a_rescue_is_durable(kit: &mut Kit) {
     let queue = kit.queue_with("orders", |config| config.max_attempts = 1).await;
     let delivery = kit.publish_and_take(plain(&queue)).await;
     kit.advance(LEASE);
+    let dead = Rescued { id: delivery.id, queue, state: State::Dead, due: None };
     assert_eq!(
         kit.tell(Command::Rescue { limit: 1 }).await,
-        Reply::Rescued { jobs: vec![delivery.id], more: false }
+        Reply::Rescued { jobs: vec![dead], more: false }
     );
     kit.crash().await;
     assert_eq!(kit.state(delivery.id).await, State::Dead, "it used its only attempt");

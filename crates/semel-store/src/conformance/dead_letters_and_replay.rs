@@ -30,21 +30,26 @@ pub(super) async fn a_replay_is_a_new_life_of_the_same_job(kit: &mut Kit) {
     let queue = kit.queue("orders").await;
     let id = kit.dead(keyed(&queue, "order-1")).await;
     let before = kit.job(id).await;
+    assert_eq!(before.progress.replayed_at, None);
     kit.advance(secs(500));
     assert_eq!(kit.tell(Command::Replay(id)).await, Reply::Done);
+    let replayed_at = Some(kit.now());
     for when in ["right away", "after a crash"] {
         let job = kit.job(id).await;
         assert_eq!(job.spec, before.spec, "{when}: the same job, the same key");
         let progress = &job.progress;
         assert_eq!((progress.state, progress.due), (State::Pending, kit.now()), "{when}");
         assert_eq!((progress.attempts, progress.replays), (0, 1), "{when}: all attempts again");
+        assert_eq!(progress.replayed_at, replayed_at, "{when}");
         assert_eq!(progress.history, before.progress.history, "{when}: its history stays");
         assert_eq!((progress.finished_at, progress.settled), (None, None), "{when}");
         kit.crash().await;
     }
     let delivery = kit.take(&queue).await;
     assert_eq!((delivery.id, delivery.attempt), (id, 1));
+    kit.advance(secs(5));
     kit.ack(&delivery).await;
+    assert_eq!(kit.job(id).await.progress.replayed_at, replayed_at, "it is not forgotten at the end");
 }
 
 pub(super) async fn a_job_can_die_and_be_replayed_again(kit: &mut Kit) {
@@ -110,8 +115,14 @@ pub(super) async fn a_stripped_dead_letter_cannot_be_replayed(kit: &mut Kit) {
         })
         .await;
     let id = kit.dead(keyed(&queue, "order-1")).await;
+    kit.advance(secs(1));
+    kit.tell(Command::Replay(id)).await;
+    let replayed_at = Some(kit.now());
+    let delivery = kit.take(&queue).await;
+    kit.reject(&delivery).await;
     kit.advance(secs(100));
     assert_eq!(kit.prune().await, (0, 1));
+    assert_eq!(kit.job(id).await.progress.replayed_at, replayed_at, "how it ended is kept");
     assert_eq!(kit.refused(Command::Replay(id)).await, Refusal::PayloadGone(id));
     assert_eq!(kit.publish(keyed(&queue, "order-1")).await.id, id, "its key still holds");
 }
@@ -134,8 +145,8 @@ pub(super) async fn a_publish_revives_where_the_queue_says_so(kit: &mut Kit) {
     kit.crash().await;
     let progress = kit.job(id).await.progress;
     assert_eq!(
-        (progress.replays, progress.attempts, progress.due),
-        (1, 0, kit.now()),
+        (progress.replays, progress.attempts, progress.due, progress.replayed_at),
+        (1, 0, kit.now(), Some(kit.now())),
         "a revival is a replay"
     );
     assert_eq!(kit.lease_ids(&queue, 10).await, [id]);

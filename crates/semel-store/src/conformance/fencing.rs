@@ -6,11 +6,12 @@ use semel_core::lifecycle::State;
 use semel_core::name::QueueName;
 use semel_core::outcome::DeferScope;
 use semel_core::refusal::Refusal;
-use semel_core::{JobId, Outcome};
+use semel_core::{JobId, Millis, Outcome};
 
 use super::kit::Kit;
 use super::make::{
-    LEASE, RETRY_WAIT, deferred, done, extend, failed, plain, rejected, secs, settle, with_attempts,
+    LEASE, RETRY_WAIT, deferred, done, extend, failed, plain, rejected, repeated, secs, settle, settled,
+    with_attempts,
 };
 use crate::command::{Command, Reply};
 
@@ -187,10 +188,11 @@ pub(super) async fn of_many_settles_at_once_one_takes_effect(kit: &mut Kit) {
         let batch = vec![command.clone()];
         async move { store.apply(batch).await.expect("the store takes the batch").remove(0) }
     });
-    let answer = |repeated| Ok(Reply::Settled { state: State::Completed, due: None, repeated });
+    let (first, later) =
+        (Ok(settled(&queue, State::Completed, Millis::ZERO)), Ok(repeated(&queue, State::Completed, None)));
     let answers = answers.await;
-    assert_eq!(answers.iter().filter(|given| **given == answer(false)).count(), 1, "one of them took effect");
-    assert_eq!(answers.iter().filter(|given| **given == answer(true)).count(), 19, "the others are repeats");
+    assert_eq!(answers.iter().filter(|given| **given == first).count(), 1, "one of them took effect");
+    assert_eq!(answers.iter().filter(|given| **given == later).count(), 19, "the others are repeats");
     assert_eq!(kit.job(delivery.id).await.progress.attempts, 1);
 }
 
@@ -202,7 +204,7 @@ pub(super) async fn a_repeated_settle_is_recognised(kit: &mut Kit) {
         let before = kit.job(delivery.id).await;
         for token in [Some(delivery.token), None] {
             let reply = kit.tell(settle(delivery.id, token, outcome.clone())).await;
-            assert_eq!(reply, Reply::Settled { state, due, repeated: true }, "{outcome:?} with {token:?}");
+            assert_eq!(reply, repeated(&queue, state, due), "{outcome:?} with {token:?}");
             assert_eq!(kit.job(delivery.id).await, before, "{outcome:?}: a repeat changes nothing");
         }
     }
@@ -215,7 +217,7 @@ pub(super) async fn a_repeated_settle_is_recognised_after_a_crash(kit: &mut Kit)
         let (state, due) = kit.settle(&delivery, outcome.clone()).await;
         kit.crash().await;
         let reply = kit.tell(settle(delivery.id, Some(delivery.token), outcome.clone())).await;
-        assert_eq!(reply, Reply::Settled { state, due, repeated: true }, "{outcome:?}");
+        assert_eq!(reply, repeated(&queue, state, due), "{outcome:?}");
     }
 }
 

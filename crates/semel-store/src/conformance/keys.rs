@@ -2,6 +2,7 @@
 
 use semel_core::lifecycle::State;
 use semel_core::publish::Draft;
+use semel_core::queue::OnDead;
 use semel_core::refusal::Refusal;
 
 use super::kit::Kit;
@@ -151,6 +152,22 @@ pub(super) async fn the_trace_keeps_the_newest_and_counts_all(kit: &mut Kit) {
     let seen: Vec<_> = record.suppressed.iter().filter_map(|s| s.publisher.clone()).collect();
     let newest: Vec<_> = (4..=total).map(|n| n.to_string()).collect();
     assert_eq!(seen, newest);
+}
+
+pub(super) async fn the_answer_counts_the_duplicates(kit: &mut Kit) {
+    let queue = kit.queue_with("orders", |config| config.on_dead = OnDead::Revive).await;
+    assert_eq!(kit.publish(keyed(&queue, "order-1")).await.duplicates, 0, "it is new");
+    for n in 1..=3 {
+        assert_eq!(kit.publish(keyed(&queue, "order-1")).await.duplicates, n, "this one included");
+    }
+    let batch = vec![publish(keyed(&queue, "order-1")), publish(keyed(&queue, "order-1"))];
+    let counts: Vec<_> = kit.apply(batch).await.iter().map(|a| published(a).duplicates).collect();
+    assert_eq!(counts, [4, 5]);
+    assert_eq!(kit.publish(keyed(&queue, "order-2")).await.duplicates, 0, "another job has its own");
+    let delivery = kit.take(&queue).await;
+    kit.reject(&delivery).await;
+    assert_eq!(kit.publish(keyed(&queue, "order-1")).await.duplicates, 6, "a revival counts as well");
+    assert_eq!(kit.job(delivery.id).await.duplicates, 6);
 }
 
 pub(super) async fn a_released_key_is_free_at_once(kit: &mut Kit) {

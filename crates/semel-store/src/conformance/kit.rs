@@ -162,7 +162,7 @@ impl Kit {
     /// Settles a delivery with an outcome that must take effect now.
     pub(super) async fn settle(&self, delivery: &Delivery, outcome: Outcome) -> (State, Option<Timestamp>) {
         match self.tell(settle(delivery.id, Some(delivery.token), outcome)).await {
-            Reply::Settled { state, due, repeated: false } => (state, due),
+            Reply::Settled { state, due, repeated: false, .. } => (state, due),
             other => panic!("the settle must take effect now, but was answered {other:?}"),
         }
     }
@@ -212,7 +212,7 @@ impl Kit {
     /// Rescues expired leases, all of them, and returns their jobs.
     pub(super) async fn rescue(&self) -> Vec<JobId> {
         match self.tell(Command::Rescue { limit: 1000 }).await {
-            Reply::Rescued { jobs, more: false } => jobs,
+            Reply::Rescued { jobs, more: false } => jobs.iter().map(|job| job.id).collect(),
             other => panic!("a rescue of everything was answered {other:?}"),
         }
     }

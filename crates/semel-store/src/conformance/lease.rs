@@ -11,7 +11,7 @@ use super::kit::Kit;
 use super::make::{
     LEASE, RETRY_WAIT, done, extend, ms, plain, push_in_ack_mode, queue_name, secs, settle, with_attempts,
 };
-use crate::command::{Command, Reply};
+use crate::command::{Command, Reply, Rescued};
 
 pub(super) async fn jobs_go_out_in_publish_order(kit: &mut Kit) {
     let queue = kit.queue("orders").await;
@@ -157,7 +157,7 @@ pub(super) async fn a_rescue_takes_no_more_than_it_was_told(kit: &mut Kit) {
         match kit.tell(Command::Rescue { limit: 2 }).await {
             Reply::Rescued { jobs, more } => {
                 assert_eq!((jobs.len(), more), (n, left), "after {} of 5", rescued.len());
-                rescued.extend(jobs);
+                rescued.extend(jobs.iter().map(|job| job.id));
             }
             other => panic!("a rescue was answered {other:?}"),
         }
@@ -175,6 +175,22 @@ pub(super) async fn a_rescue_leaves_live_leases_alone(kit: &mut Kit) {
     kit.advance(secs(1));
     assert_eq!(kit.rescue().await, [short[0].id]);
     kit.ack(&long[0]).await;
+}
+
+pub(super) async fn a_rescue_tells_where_its_jobs_stand(kit: &mut Kit) {
+    let (orders, mails) = (kit.queue("orders").await, kit.queue("mails").await);
+    let retried = kit.publish_and_take(plain(&orders)).await.id;
+    kit.advance(ms(1));
+    let buried = kit.publish_and_take(with_attempts(plain(&mails), 1)).await.id;
+    kit.advance(LEASE);
+    let due = Some(kit.now().plus(RETRY_WAIT));
+    let jobs = vec![
+        Rescued { id: retried, queue: orders, state: State::Pending, due },
+        Rescued { id: buried, queue: mails, state: State::Dead, due: None },
+    ];
+    assert_eq!(kit.tell(Command::Rescue { limit: 9 }).await, Reply::Rescued { jobs, more: false });
+    let took = kit.job(buried).await.progress.history[0].duration;
+    assert_eq!(took, Some(LEASE), "the history says how long the worker had it");
 }
 
 pub(super) async fn a_settle_after_the_deadline_but_before_the_rescue_counts(kit: &mut Kit) {

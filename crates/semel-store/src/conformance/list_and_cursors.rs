@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use semel_core::lifecycle::State;
 use semel_core::name::QueueName;
+use semel_core::outcome::{Effect, Outcome, Receipt};
 use semel_core::publish::Draft;
 use semel_core::time::Timestamp;
 use semel_core::{JobId, Millis};
@@ -11,6 +12,7 @@ use semel_core::{JobId, Millis};
 use super::kit::Kit;
 use super::make::{group, grouped, key, keyed, ms, plain, queue_name, secs};
 use crate::command::Command;
+use crate::error::StoreError;
 use crate::query::{Cursor, JobQuery, PAGE_MAX};
 
 async fn ids(kit: &Kit, query: JobQuery) -> Vec<JobId> {
@@ -268,19 +270,56 @@ pub(super) async fn a_cursor_below_everything_is_the_end(kit: &mut Kit) {
     assert_eq!(ids(kit, below(above)).await, newest_first(all), "a cursor above everything is the start");
 }
 
-pub(super) async fn a_query_that_makes_no_sense_does_no_harm(kit: &mut Kit) {
+pub(super) async fn persistent_duplicates_are_found(kit: &mut Kit) {
+    let (orders, mails) = (kit.queue("orders").await, kit.queue("mails").await);
+    kit.new_job(plain(&orders)).await;
+    let once = kit.new_job(keyed(&orders, "once")).await;
+    kit.publish(keyed(&orders, "once")).await;
+    let mail = kit.dead(keyed(&mails, "often")).await;
+    let often = kit.new_job(keyed(&orders, "often")).await;
+    for _ in 0..3 {
+        kit.publish(keyed(&orders, "often")).await;
+        kit.publish(keyed(&mails, "often")).await;
+    }
+    let by = |limit| JobQuery { duplicated: Some(limit), limit: 1, ..JobQuery::default() };
+    assert_eq!(ids(kit, by(1)).await, [often, mail, once]);
+    assert_eq!(ids(kit, by(3)).await, [often, mail]);
+    assert_eq!(ids(kit, by(4)).await, []);
+    assert_eq!(ids(kit, JobQuery { state: Some(State::Dead), ..by(2) }).await, [mail]);
+    assert_eq!(ids(kit, JobQuery { queue: Some(orders), ..by(2) }).await, [often]);
+}
+
+pub(super) async fn a_job_whose_effect_was_replayed_is_a_duplicate(kit: &mut Kit) {
+    let queue = kit.queue("orders").await;
+    for effect in [Effect::Applied, Effect::Replayed] {
+        let delivery = kit.publish_and_take(plain(&queue)).await;
+        let effect = Some(Receipt { outcome: effect, key: None });
+        kit.settle(&delivery, Outcome::Done { result: None, effect }).await;
+    }
+    let newest = kit.list(JobQuery::default()).await.remove(0).id;
+    let by = |limit| JobQuery { duplicated: Some(limit), ..JobQuery::default() };
+    assert_eq!(ids(kit, by(1)).await, [newest]);
+    assert_eq!(ids(kit, by(2)).await, []);
+}
+
+pub(super) async fn a_query_that_makes_no_sense_is_refused(kit: &mut Kit) {
     let queue = kit.queue("orders").await;
     kit.new_jobs(&queue, 3).await;
     let now = kit.now();
-    let backwards = JobQuery { from: Some(now.plus(secs(1))), to: Some(now), ..JobQuery::default() };
-    // The law names no error for a query that JobQuery::validate refuses; what matters is that it is bounded.
-    for query in [backwards, JobQuery { limit: 0, ..JobQuery::default() }] {
-        if let Ok(page) = kit.store().jobs(query.clone()).await {
-            assert!(page.items.len() <= 1, "{query:?} was answered with {} jobs", page.items.len());
+    let bad = [
+        (JobQuery { from: Some(now.plus(ms(1))), to: Some(now), ..JobQuery::default() }, "from"),
+        (JobQuery { limit: 0, ..in_queue(&queue) }, "limit"),
+        (JobQuery { limit: PAGE_MAX + 1, ..JobQuery::default() }, "limit"),
+        (JobQuery { limit: 0, key: Some(key("order-1")), ..JobQuery::default() }, "limit"),
+    ];
+    for (query, field) in bad {
+        match kit.store().jobs(query.clone()).await {
+            Err(StoreError::Invalid(wrong)) => {
+                assert_eq!(wrong.iter().map(|v| v.field.as_str()).collect::<Vec<_>>(), [field]);
+                assert!(!StoreError::Invalid(wrong).retryable(), "it would be refused again");
+            }
+            other => panic!("{query:?} was answered {other:?}"),
         }
     }
-    let everything = JobQuery { limit: u32::MAX, ..JobQuery::default() };
-    if let Ok(page) = kit.store().jobs(everything).await {
-        assert!(page.items.len() <= PAGE_MAX as usize);
-    }
+    assert_eq!(ids(kit, JobQuery { limit: PAGE_MAX, ..JobQuery::default() }).await.len(), 3);
 }

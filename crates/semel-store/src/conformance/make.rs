@@ -4,6 +4,7 @@ use semel_core::ids::{JobId, Token};
 use semel_core::job::Overrides;
 use semel_core::key::Key;
 use semel_core::lease::Extend;
+use semel_core::lifecycle::State;
 use semel_core::name::{Group, QueueName};
 use semel_core::outcome::{DeferScope, Outcome};
 use semel_core::payload::Payload;
@@ -11,7 +12,7 @@ use semel_core::publish::{Draft, Published};
 use semel_core::queue::{Delivery, Pull, Push, PushMode, QueueConfig};
 use semel_core::retry::{Jitter, RetryPolicy, Strategy};
 use semel_core::settle::{Report, Settle};
-use semel_core::time::Millis;
+use semel_core::time::{Millis, Timestamp};
 
 use crate::command::{Answer, Command, Reply};
 
@@ -95,6 +96,16 @@ pub(super) fn published(answer: &Answer) -> Published {
 pub(super) fn settle(id: JobId, token: Option<Token>, outcome: Outcome) -> Command {
     let settle = Settle::new(id, token, outcome, Report::default());
     Command::Settle(settle.expect("a settle of the suite is valid"))
+}
+
+/// The answer to a settle that ended a delivery of this queue for good, after `took`.
+pub(super) fn settled(queue: &QueueName, state: State, took: Millis) -> Reply {
+    Reply::Settled { queue: queue.clone(), state, due: None, took: Some(took), repeated: false }
+}
+
+/// The answer to a settle that had taken effect before.
+pub(super) fn repeated(queue: &QueueName, state: State, due: Option<Timestamp>) -> Reply {
+    Reply::Settled { queue: queue.clone(), state, due, took: None, repeated: true }
 }
 
 /// The command that lets a lease end `span` from now.

@@ -3,7 +3,7 @@
 use semel_core::QueueConfig;
 use semel_core::lifecycle::State;
 use semel_core::outcome::DeferScope;
-use semel_core::queue::{Delivery as Channel, Pull};
+use semel_core::queue::{Delivery as Channel, DuplicateAction, DuplicateLimit, Pull, Retention};
 use semel_core::records::{ApiKeyRecord, QueueRecord, Scope};
 use semel_core::refusal::Refusal;
 use semel_core::time::{Millis, Timestamp};
@@ -37,6 +37,8 @@ pub(super) async fn a_queue_is_kept_with_all_its_settings(kit: &mut Kit) {
         require_key: true,
         key_pattern: Some(r"order-\d+ 'ß'".into()),
         collision_ignore: vec!["/sentAt".into(), "/a~1b".into()],
+        duplicates: Some(DuplicateLimit { limit: 50, action: DuplicateAction::Dead }),
+        retention: Retention { archive: true, ..Retention::default() },
         ledger_ttl: Some(Millis::from_days(3)),
         ..config()
     };
@@ -83,7 +85,8 @@ pub(super) async fn a_changed_queue_keeps_its_age_its_jobs_and_its_gate(kit: &mu
 
 pub(super) async fn settings_that_make_no_sense_are_refused(kit: &mut Kit) {
     kit.queue("orders").await;
-    let bad: [fn(&mut QueueConfig); 6] = [
+    let bad: [fn(&mut QueueConfig); 7] = [
+        |config| config.duplicates = Some(DuplicateLimit { limit: 0, action: DuplicateAction::Count }),
         |config| config.max_attempts = 0,
         |config| config.concurrency = Some(0),
         |config| config.key_pattern = Some("(".into()),
@@ -251,4 +254,31 @@ pub(super) async fn an_api_key_that_makes_no_sense_is_refused(kit: &mut Kit) {
     for record in bad {
         assert_eq!(kit.refused(put(record.clone())).await.code(), "invalid", "{record:?}");
     }
+}
+
+fn touch(id: &str, at: Timestamp) -> Command {
+    Command::TouchApiKey { id: id.into(), at }
+}
+
+pub(super) async fn a_use_of_an_api_key_is_noted(kit: &mut Kit) {
+    kit.tell(put(api_key("key_a"))).await;
+    kit.tell(put(api_key("key_b"))).await;
+    let at = |ms: u64| Timestamp::from_millis(1_850_000_000_000 + ms);
+    for (used, shown) in [(100, 100), (300, 300), (200, 300), (300, 300)] {
+        assert_eq!(kit.tell(touch("key_a", at(used))).await, Reply::Done);
+        kit.crash().await;
+        let used = ApiKeyRecord { last_used_at: Some(at(shown)), ..api_key("key_a") };
+        let expected = [used, api_key("key_b")];
+        assert_eq!(kit.store().api_keys().await.expect("lists"), expected, "only a later use counts");
+    }
+}
+
+pub(super) async fn a_use_does_not_bring_an_api_key_back(kit: &mut Kit) {
+    kit.tell(put(api_key("key_a"))).await;
+    kit.tell(Command::DeleteApiKey("key_a".into())).await;
+    for missing in ["key_a", "", "%"] {
+        let gone = Refusal::RecordNotFound { kind: "API key", name: missing.into() };
+        assert_eq!(kit.refused(touch(missing, kit.now())).await, gone);
+    }
+    assert_eq!(kit.store().api_keys().await.expect("lists"), []);
 }

@@ -4,6 +4,7 @@ use semel_core::Millis;
 use semel_core::lifecycle::State;
 use semel_core::publish::{DELAY_MAX, Draft};
 use semel_core::records::ScheduleRecord;
+use semel_core::refusal::Refusal;
 use semel_core::time::Timestamp;
 
 use super::kit::Kit;
@@ -172,6 +173,42 @@ pub(super) async fn a_schedule_that_makes_no_sense_is_refused(kit: &mut Kit) {
     for record in bad {
         assert_eq!(kit.refused(put(record.clone())).await.code(), "invalid", "{record:?}");
     }
+}
+
+fn advance(name: &str, from: u64, to: u64) -> Command {
+    let at = Timestamp::from_millis;
+    Command::AdvanceSchedule { name: name.into(), from: at(from), to: at(to) }
+}
+
+pub(super) async fn a_schedule_moves_on_from_where_it_stands(kit: &mut Kit) {
+    kit.queue("orders").await;
+    kit.tell(put(nightly("nightly"))).await;
+    kit.tell(put(nightly("other"))).await;
+    let tick = nightly("nightly").next_at.millis();
+    let outrun = Refusal::Outrun { kind: "schedule", name: "nightly".into() };
+    assert_eq!(kit.refused(advance("nightly", tick - 1, tick + 1)).await, outrun, "it is further");
+    assert_eq!(kit.tell(advance("nightly", tick, tick + 100)).await, Reply::Done);
+    assert_eq!(kit.refused(advance("nightly", tick, tick + 100)).await, outrun, "somebody did it before");
+    kit.crash().await;
+    let next_at = Timestamp::from_millis(tick + 100);
+    let expected = [ScheduleRecord { next_at, ..nightly("nightly") }, nightly("other")];
+    assert_eq!(kit.store().schedules().await.expect("lists"), expected, "nothing else has changed");
+    kit.tell(Command::DeleteSchedule("nightly".into())).await;
+    for missing in ["nightly", "", "%"] {
+        let gone = Refusal::RecordNotFound { kind: "schedule", name: missing.into() };
+        assert_eq!(kit.refused(advance(missing, tick + 100, tick + 200)).await, gone);
+    }
+}
+
+pub(super) async fn of_many_who_move_a_schedule_on_one_does(kit: &mut Kit) {
+    kit.queue("orders").await;
+    kit.tell(put(nightly("nightly"))).await;
+    let tick = nightly("nightly").next_at.millis();
+    let answers = kit.at_once(20, |store| async move {
+        store.apply(vec![advance("nightly", tick, tick + 1)]).await.expect("the store takes it").remove(0)
+    });
+    let moved = answers.await.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(moved, 1);
 }
 
 pub(super) async fn a_tick_is_published_once_however_often_it_is_sent(kit: &mut Kit) {

@@ -5,10 +5,12 @@ use semel_core::lifecycle::State;
 use semel_core::outcome::{DeferScope, Effect, Receipt};
 use semel_core::refusal::Refusal;
 use semel_core::settle::{REASON_MAX, RESULT_MAX, Report, Settle};
-use semel_core::{JobId, Outcome};
+use semel_core::{JobId, Millis, Outcome};
 
 use super::kit::Kit;
-use super::make::{deferred, done, extend, failed, json, plain, publish, rejected, secs, settle};
+use super::make::{
+    RETRY_WAIT, deferred, done, extend, failed, json, ms, plain, publish, rejected, secs, settle, settled,
+};
 use crate::command::{Command, Reply};
 
 pub(super) async fn an_ack_completes_the_job(kit: &mut Kit) {
@@ -100,6 +102,40 @@ pub(super) async fn the_report_of_a_delivery_is_kept(kit: &mut Kit) {
     assert_eq!((history[1].status, history[1].error.as_deref()), (AttemptStatus::Nacked, Some("no")));
 }
 
+pub(super) async fn a_settle_tells_its_queue_and_how_long_the_delivery_took(kit: &mut Kit) {
+    let queue = kit.queue("orders").await;
+    let delivery = kit.publish_and_take(plain(&queue)).await;
+    kit.tell(extend(delivery.id, Some(delivery.token), secs(60))).await;
+    kit.advance(secs(3));
+    let due = Some(kit.now().plus(RETRY_WAIT));
+    let answer =
+        |state, due, took| Reply::Settled { queue: queue.clone(), state, due, took, repeated: false };
+    let nack = settle(delivery.id, Some(delivery.token), failed("no"));
+    assert_eq!(kit.tell(nack).await, answer(State::Pending, due, Some(secs(3))), "since it was leased");
+    kit.advance(RETRY_WAIT);
+    let delivery = kit.take(&queue).await;
+    kit.advance(secs(1));
+    let received = settle(delivery.id, Some(delivery.token), Outcome::Received);
+    assert_eq!(kit.tell(received).await, answer(State::AwaitingAck, None, None), "it goes on");
+    kit.advance(secs(4));
+    let later = settle(delivery.id, Some(delivery.token), deferred(RETRY_WAIT, DeferScope::Job));
+    let due = Some(kit.now().plus(RETRY_WAIT));
+    assert_eq!(kit.tell(later).await, answer(State::Pending, due, Some(secs(5))), "the whole delivery");
+    kit.advance(RETRY_WAIT);
+    let delivery = kit.take(&queue).await;
+    kit.advance(secs(9));
+    let report = Report { duration: Some(ms(70)), ..Report::default() };
+    let told = Settle::new(delivery.id, Some(delivery.token), done(), report).expect("valid");
+    assert_eq!(
+        kit.tell(Command::Settle(told)).await,
+        settled(&queue, State::Completed, ms(70)),
+        "as reported"
+    );
+    let history = kit.job(delivery.id).await.progress.history;
+    let durations: Vec<_> = history.iter().map(|attempt| attempt.duration).collect();
+    assert_eq!(durations, [Some(secs(3)), Some(secs(5)), Some(ms(70))], "the history has the same");
+}
+
 pub(super) async fn the_largest_result_and_the_longest_error_fit(kit: &mut Kit) {
     let queue = kit.queue("orders").await;
     let delivery = kit.publish_and_take(plain(&queue)).await;
@@ -119,7 +155,7 @@ pub(super) async fn without_a_token_the_current_delivery_is_settled(kit: &mut Ki
     let queue = kit.queue("orders").await;
     let delivery = kit.publish_and_take(plain(&queue)).await;
     let reply = kit.tell(settle(delivery.id, None, done())).await;
-    assert_eq!(reply, Reply::Settled { state: State::Completed, due: None, repeated: false });
+    assert_eq!(reply, settled(&queue, State::Completed, Millis::ZERO));
     assert_eq!(kit.job(delivery.id).await.progress.settled.map(|last| last.token), Some(delivery.token));
 }
 
@@ -148,6 +184,8 @@ pub(super) async fn a_job_that_does_not_exist_is_refused(kit: &mut Kit) {
             extend(id, Some(delivery.token), secs(60)),
             Command::Cancel(id),
             Command::Replay(id),
+            Command::Bury { id, reason: "no use".into() },
+            Command::Purge(id),
         ];
         for command in commands {
             assert_eq!(kit.refused(command).await, Refusal::JobNotFound(id));
@@ -225,7 +263,7 @@ pub(super) async fn publish_lease_and_settle_in_one_go(kit: &mut Kit) {
     let mut batch: Vec<_> = deliveries.iter().map(|d| settle(d.id, Some(d.token), done())).collect();
     batch.push(publish(plain(&queue)));
     for answer in &kit.apply(batch).await[..50] {
-        assert_eq!(*answer, Ok(Reply::Settled { state: State::Completed, due: None, repeated: false }));
+        assert_eq!(*answer, Ok(settled(&queue, State::Completed, Millis::ZERO)));
     }
     assert_eq!(kit.stats(&queue).await.completed, 50);
     assert_eq!(kit.lease(&queue, 10).await.len(), 1, "the job published with them is ready");

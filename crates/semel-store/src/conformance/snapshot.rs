@@ -7,6 +7,7 @@ use semel_core::job::Job;
 use semel_core::lifecycle::State;
 use semel_core::rate::Bucket;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 
 use super::kit::Kit;
@@ -21,6 +22,7 @@ pub(super) struct Snapshot {
     queues: Vec<QueueRecord>,
     schedules: Vec<ScheduleRecord>,
     api_keys: Vec<ApiKeyRecord>,
+    replays: Vec<ReplayRecord>,
     stats: Stats,
     next_expiry: Option<Timestamp>,
 }
@@ -44,6 +46,7 @@ impl Snapshot {
             queues: store.queues().await.expect("the store lists queues"),
             schedules: store.schedules().await.expect("the store lists schedules"),
             api_keys: store.api_keys().await.expect("the store lists API keys"),
+            replays: store.replays().await.expect("the store lists replays"),
             stats: store.stats().await.expect("the store counts"),
             next_expiry: kit.next_expiry().await,
         }
@@ -58,6 +61,7 @@ impl Snapshot {
         assert_eq!(self.queues, before.queues, "{what}: queues");
         assert_eq!(self.schedules, before.schedules, "{what}: schedules");
         assert_eq!(self.api_keys, before.api_keys, "{what}: API keys");
+        assert_eq!(self.replays, before.replays, "{what}: replays");
         assert_eq!(self.stats, before.stats, "{what}: stats");
         assert_eq!(self.next_expiry, before.next_expiry, "{what}: the next expiry");
     }

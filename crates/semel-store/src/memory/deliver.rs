@@ -38,7 +38,7 @@ impl Tables {
         self.change(id, |stored| {
             let (spec, progress) = (&stored.job.spec, &stored.job.progress);
             let deadline = now.plus(asked.unwrap_or_else(|| rules.lease_time(spec.overrides.timeout)));
-            stored.lease = Some(Lease { token, deadline, received: false });
+            stored.lease = Some(Lease { token, since: now, deadline, received: false });
             Delivery {
                 id,
                 spec: Arc::clone(spec),

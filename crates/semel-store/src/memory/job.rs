@@ -1,4 +1,4 @@
-//! What people do to single jobs and keys: cancel, replay, release.
+//! What people do to single jobs and keys: cancel, bury, replay, release.
 
 use semel_core::gate::Signal;
 use semel_core::ids::JobId;
@@ -18,6 +18,16 @@ impl Tables {
         let leased = stored.lease.is_some();
         let progress = settle::cancel(id, stored.job.progress.clone(), leased, now)?;
         self.conclude(id, progress, leased.then_some(Signal::Lost), now);
+        Ok(Reply::Done)
+    }
+
+    /// Puts a job among the dead letters. The lease of one that is with a worker is void, as when it is cancelled.
+    pub(super) fn bury(&mut self, id: JobId, reason: &str, now: Timestamp) -> Answer {
+        let stored = self.found(id)?;
+        let lease = stored.lease.as_ref();
+        let progress = settle::bury(id, stored.job.progress.clone(), lease, reason, now)?;
+        let signal = lease.map(|_| Signal::Lost);
+        self.conclude(id, progress, signal, now);
         Ok(Reply::Done)
     }
 

@@ -24,6 +24,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 
 use crate::clock::Clock;
@@ -112,6 +113,7 @@ impl Store for MemoryStore {
     }
 
     async fn jobs(&self, query: JobQuery) -> Result<Page<Job>, StoreError> {
+        query.validate().map_err(StoreError::Invalid)?;
         self.step(|tables, _| tables.page(&query))
     }
 
@@ -133,6 +135,10 @@ impl Store for MemoryStore {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.step(|tables, _| tables.api_keys())
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.step(|tables, _| tables.replays())
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
@@ -157,15 +163,22 @@ impl Tables {
             Command::Settle(settle) => self.settle(&settle, now),
             Command::Extend(extend) => self.extend(&extend, now),
             Command::Cancel(id) => self.cancel(id, now),
+            Command::Bury { id, reason } => self.bury(id, &reason, now),
             Command::Replay(id) => self.replay(id, now),
+            Command::Purge(id) => self.purge(id, now),
             Command::ReleaseKey { queue, key, reason } => self.release_key(&queue, &key, reason, now),
             Command::PutQueue { name, config } => self.put_queue(&name, *config, now),
             Command::DeleteQueue(name) => self.delete_queue(&name),
+            Command::PutSecrets { queue, secrets } => self.put_secrets(&queue, secrets),
             Command::Pause { queue, paused } => self.pause(&queue, paused),
             Command::PutSchedule(record) => self.put_schedule(*record),
             Command::DeleteSchedule(name) => self.delete_schedule(name),
+            Command::AdvanceSchedule { name, from, to } => self.advance_schedule(name, from, to),
             Command::PutApiKey(record) => self.put_api_key(*record),
             Command::DeleteApiKey(id) => self.delete_api_key(id),
+            Command::TouchApiKey { id, at } => self.touch_api_key(id, at),
+            Command::PutReplay(record) => self.put_replay(*record),
+            Command::DeleteReplay(id) => self.delete_replay(id),
             Command::Rescue { limit } => Ok(self.rescue(limit, now)),
             Command::Prune { limit } => Ok(self.prune(limit, now)),
         }

@@ -1,15 +1,17 @@
-//! Pruning: finished jobs whose retention is over are dropped, or stripped to what their key needs.
+//! Pruning: finished jobs whose retention is over are dropped, or stripped to what their key needs. A purge does the same to
+//! one dead letter, without waiting.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use semel_core::ids::JobId;
 use semel_core::lifecycle::State;
+use semel_core::queue::QueueConfig;
 use semel_core::retention::{self, Fate};
 use semel_core::time::Timestamp;
 
 use super::tables::{Stored, Tables};
-use crate::command::Reply;
+use crate::command::{Answer, Reply};
 
 impl Tables {
     /// Looks at the next `limit` finished jobs, in the order of their ids. After the last one the next call starts over.
@@ -30,22 +32,32 @@ impl Tables {
         }
         let (mut dropped, mut stripped) = (0, 0);
         for id in looked_at {
-            match self.fate(id, now) {
-                Fate::Keep { .. } => {}
-                Fate::Strip { .. } => {
-                    stripped += 1;
-                    self.change(id, |Stored { job, .. }| {
-                        job.spec = Arc::new(job.spec.stripped());
-                        job.progress = job.progress.stripped();
-                    });
-                }
-                Fate::Drop => {
-                    dropped += 1;
-                    self.remove(id);
-                }
-            }
+            let fate = self.fate(id, now);
+            self.carry_out(id, fate);
+            stripped += u32::from(matches!(fate, Fate::Strip { .. }));
+            dropped += u32::from(fate == Fate::Drop);
         }
         Reply::Pruned { dropped, stripped, more }
+    }
+
+    /// Takes a dead letter out of the dead letters.
+    pub(super) fn purge(&mut self, id: JobId, now: Timestamp) -> Answer {
+        let stored = self.found(id)?;
+        let key_until = self.queue_of(stored).and_then(|queue| key_until(stored, &queue.rules.config));
+        let fate = retention::purge(&stored.shown(), key_until, now)?;
+        self.carry_out(id, fate);
+        Ok(Reply::Done)
+    }
+
+    fn carry_out(&mut self, id: JobId, fate: Fate) {
+        match fate {
+            Fate::Keep { .. } => {}
+            Fate::Strip { .. } => self.change(id, |Stored { job, .. }| {
+                job.spec = Arc::new(job.spec.stripped());
+                job.progress = job.progress.stripped();
+            }),
+            Fate::Drop => self.remove(id),
+        }
     }
 
     /// What is to become of a finished job.
@@ -55,9 +67,14 @@ impl Tables {
         let Some(queue) = self.queue_of(stored) else { return Fate::Drop };
         let Stored { job, .. } = stored;
         let Some(finished_at) = job.progress.finished_at else { return Fate::Keep { until: now } };
-        let key_until = job.key_expires_at(&queue.rules.config).filter(|_| job.progress.released.is_none());
+        let key_until = key_until(stored, &queue.rules.config);
         let dead = job.progress.state == State::Dead;
         let stripped = job.spec.payload.is_none();
         retention::fate(finished_at, dead, &queue.rules.config.retention, key_until, stripped, now)
     }
+}
+
+/// When a finished job's key stops holding; `None` if it holds nothing.
+fn key_until(Stored { job, .. }: &Stored, config: &QueueConfig) -> Option<Timestamp> {
+    job.key_expires_at(config).filter(|_| job.progress.released.is_none())
 }

@@ -11,6 +11,7 @@ use semel_core::ids::JobId;
 use semel_core::job::Priority;
 use semel_core::name::{Group, QueueName};
 use semel_core::queue::{QueueConfig, Rules};
+use semel_core::records::{WebhookSecret, check_secrets};
 use semel_core::refusal::Refusal;
 use semel_core::time::Timestamp;
 
@@ -28,6 +29,7 @@ pub(super) struct Queue {
     pub(super) id: QueueId,
     pub(super) rules: Arc<Rules>,
     pub(super) gate: Gate,
+    pub(super) secrets: Vec<WebhookSecret>,
     pub(super) created_at: Timestamp,
     /// Deliveries that are out.
     pub(super) in_flight: u32,
@@ -51,6 +53,7 @@ impl Queue {
             id,
             rules: Arc::new(rules),
             gate: Gate::default(),
+            secrets: Vec::new(),
             created_at,
             in_flight: 0,
             eligible: BTreeMap::new(),
@@ -183,6 +186,14 @@ impl Tables {
             return Err(Refusal::QueueNotEmpty { queue: name.clone(), unfinished });
         }
         self.queues.remove(name);
+        Ok(Reply::Done)
+    }
+
+    /// Replaces what signs the requests to a webhook.
+    pub(super) fn put_secrets(&mut self, name: &QueueName, secrets: Vec<WebhookSecret>) -> Answer {
+        check_secrets(&secrets)?;
+        let queue = self.queues.get_mut(name).ok_or_else(|| Refusal::QueueNotFound(name.clone()))?;
+        queue.secrets = secrets;
         Ok(Reply::Done)
     }
 

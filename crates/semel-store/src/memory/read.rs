@@ -39,6 +39,7 @@ impl Tables {
         in_queue
             && query.state.is_none_or(|state| state == stored.state())
             && query.matches_spec(&stored.job.spec)
+            && query.matches_duplicates(&stored.job)
     }
 
     pub(crate) fn key_record(&self, queue: &QueueName, key: &Key, now: Timestamp) -> Option<KeyRecord> {
@@ -93,6 +94,7 @@ fn record(name: &QueueName, queue: &Queue) -> QueueRecord {
         name: name.clone(),
         config: queue.rules.config.clone(),
         gate: queue.gate.clone(),
+        secrets: queue.secrets.clone(),
         created_at: queue.created_at,
     }
 }

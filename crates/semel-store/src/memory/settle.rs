@@ -8,10 +8,10 @@ use semel_core::job::Progress;
 use semel_core::lifecycle::State;
 use semel_core::outcome::Outcome;
 use semel_core::settle::{self, Fence, Policy, Report, Settle, Verb};
-use semel_core::time::Timestamp;
+use semel_core::time::{Millis, Timestamp};
 
 use super::tables::{Stored, Tables};
-use crate::command::{Answer, Reply};
+use crate::command::{Answer, Reply, Rescued};
 
 impl Tables {
     pub(super) fn settle(&mut self, settle: &Settle, now: Timestamp) -> Answer {
@@ -20,19 +20,25 @@ impl Tables {
         let (progress, lease) = (&stored.job.progress, stored.lease.as_ref());
         let verb = settle::verb(settle.outcome());
         let fence = settle::fence(id, progress.state, lease, progress.settled, settle.token(), verb)?;
-        match (fence, verb) {
-            (Fence::Repeated, _) => {}
-            (Fence::Current(_), Verb::Receive) => self.receive(id, now),
-            (Fence::Current(_), _) => self.end(id, settle.outcome(), settle.report(), now),
-        }
-        Ok(standing(self.found(id)?, fence == Fence::Repeated))
+        let took = match (fence, verb) {
+            (Fence::Repeated, _) => None,
+            (Fence::Current(_), Verb::Receive) => {
+                self.receive(id, now);
+                None
+            }
+            (Fence::Current(_), _) => Some(self.end(id, settle.outcome(), settle.report(), now)),
+        };
+        let Rescued { queue, state, due, .. } = standing(self.found(id)?);
+        Ok(Reply::Settled { queue, state, due, took, repeated: fence == Fence::Repeated })
     }
 
     /// Ends leases that ran out, in the order they did.
     pub(super) fn rescue(&mut self, limit: u32, now: Timestamp) -> Reply {
-        let jobs: Vec<_> = self.expired(now).take(limit as usize).collect();
-        for id in &jobs {
-            self.end(*id, &Outcome::Expired, Report::default(), now);
+        let ids: Vec<_> = self.expired(now).take(limit as usize).collect();
+        let mut jobs = Vec::with_capacity(ids.len());
+        for id in ids {
+            self.end(id, &Outcome::Expired, Report::default(), now);
+            jobs.extend(self.jobs.get(&id).map(standing));
         }
         let more = self.expired(now).next().is_some();
         Reply::Rescued { jobs, more }
@@ -54,8 +60,8 @@ impl Tables {
         });
     }
 
-    /// Applies the outcome of the delivery that is out.
-    fn end(&mut self, id: JobId, outcome: &Outcome, report: Report, now: Timestamp) {
+    /// Applies the outcome of the delivery that is out, and returns how long that took.
+    fn end(&mut self, id: JobId, outcome: &Outcome, report: Report, now: Timestamp) -> Millis {
         let stored = self.jobs.get(&id).expect("a lease is held on a job that is there");
         let queue = self.queue_of(stored).expect("a queue with unfinished jobs cannot be deleted");
         let rules = Arc::clone(&queue.rules);
@@ -69,6 +75,7 @@ impl Tables {
         let step = settle::step(id, stored.job.progress.clone(), policy, &lease, outcome, report, now)
             .expect("a leased job may end in every way");
         self.conclude(id, step.progress, Some(step.signal), now);
+        step.took
     }
 
     /// Takes the lease off a job, if there is one, tells the gate, and lets the next of its group go if the job finished.
@@ -88,9 +95,9 @@ impl Tables {
     }
 }
 
-/// The answer to a settle: where the job stands after it.
-fn standing(stored: &Stored, repeated: bool) -> Reply {
+/// Where a job stands after its delivery has ended.
+fn standing(stored: &Stored) -> Rescued {
     let state = stored.state();
     let due = (state == State::Pending).then_some(stored.job.progress.due);
-    Reply::Settled { state, due, repeated }
+    Rescued { id: stored.job.id, queue: stored.job.spec.queue.clone(), state, due }
 }

@@ -13,6 +13,7 @@ use semel_core::lifecycle::State;
 use semel_core::name::{Group, QueueName};
 use semel_core::records::{ApiKeyRecord, ScheduleRecord};
 use semel_core::refusal::Refusal;
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 
 use super::queue::{Queue, QueueId};
@@ -80,6 +81,7 @@ pub(crate) struct Tables {
     deadlines: BTreeSet<(Timestamp, JobId)>,
     pub(super) schedules: BTreeMap<String, ScheduleRecord>,
     pub(super) api_keys: BTreeMap<String, ApiKeyRecord>,
+    pub(super) replays: BTreeMap<String, ReplayRecord>,
     pub(super) ids: IdGenerator,
     pub(super) queues_made: u64,
     /// The last finished job that the pass of pruning under way has looked at.
@@ -98,6 +100,7 @@ impl Tables {
             deadlines: BTreeSet::new(),
             schedules: BTreeMap::new(),
             api_keys: BTreeMap::new(),
+            replays: BTreeMap::new(),
             ids: IdGenerator::new(0),
             queues_made: 0,
             pruned_to: None,

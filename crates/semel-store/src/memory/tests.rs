@@ -173,7 +173,7 @@ fn a_queue_made_again_is_another_one() {
 
 #[test]
 fn the_newest_job_that_is_kept_decides_about_a_key() {
-    let short = Retention { completed: Millis::ZERO, dead: Millis::from_hours(1) };
+    let short = Retention { completed: Millis::ZERO, dead: Millis::from_hours(1), archive: false };
     let mut story = Story::new(QueueConfig { window: SECOND, retention: short, ..QueueConfig::default() });
     let old = story.publish(|draft| draft.key = Some(key()));
     story.finish(old, rejected());
@@ -230,17 +230,24 @@ fn saying_received_again_changes_nothing() {
     let id = story.publish(|_| {});
     story.lease();
     let once = story.settle(id, Outcome::Received);
-    assert_eq!(once, Reply::Settled { state: State::AwaitingAck, due: None, repeated: false });
+    let answer = |repeated| Reply::Settled {
+        queue: queue(),
+        state: State::AwaitingAck,
+        due: None,
+        took: None,
+        repeated,
+    };
+    assert_eq!(once, answer(false));
     let expiry = story.tables.next_expiry();
     story.wait(SECOND);
     let again = story.settle(id, Outcome::Received);
-    assert_eq!(again, Reply::Settled { state: State::AwaitingAck, due: None, repeated: true });
+    assert_eq!(again, answer(true));
     assert_eq!(story.tables.next_expiry(), expiry);
 }
 
 #[test]
 fn an_id_never_comes_back() {
-    let gone = Retention { completed: Millis::ZERO, dead: Millis::ZERO };
+    let gone = Retention { completed: Millis::ZERO, dead: Millis::ZERO, archive: false };
     let mut story = Story::new(QueueConfig { retention: gone, ..QueueConfig::default() });
     let first = story.publish(|_| {});
     story.finish(first, done());

@@ -49,6 +49,7 @@ fn fates(job: &Job) -> Vec<&'static str> {
         ("job deferred", progress.deferrals > 0),
         ("job gated", spec.gated),
         ("job stripped", spec.payload.is_none()),
+        ("job buried", progress.last_error() == Some("asked")),
     ];
     fates.into_iter().filter(|(_, met)| *met).map(|(name, _)| name).collect()
 }
@@ -87,12 +88,13 @@ fn name(answer: &Answer) -> String {
 }
 
 /// What must be met: every way a command ends, and every turn a job's life takes.
-const EVERYTHING: [&str; 50] = [
+const EVERYTHING: [&str; 52] = [
     "delivery probe=false",
     "delivery probe=true",
     "done",
     "extended",
     "invalid",
+    "job buried",
     "job deferred",
     "job expired",
     "job gated",
@@ -107,6 +109,7 @@ const EVERYTHING: [&str; 50] = [
     "key_pattern",
     "key_required",
     "not_leased",
+    "outrun",
     "payload_gone",
     "payload_too_large",
     "prune dropped=false stripped=true",

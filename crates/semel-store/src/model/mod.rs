@@ -22,6 +22,7 @@
 mod coverage;
 mod queues;
 mod read;
+mod records;
 mod reference;
 mod step;
 mod system;

@@ -44,7 +44,7 @@ fn plain() -> QueueConfig {
         max_attempts: 3,
         // The key outlives the job, so that jobs are stripped before they are dropped.
         window: secs(120),
-        retention: Retention { completed: secs(30), dead: secs(60) },
+        retention: Retention { completed: secs(30), dead: secs(60), archive: false },
         delivery: Delivery::Pull(Pull { lease: secs(20) }),
         ..QueueConfig::default()
     }
@@ -56,6 +56,8 @@ fn strict_groups() -> QueueConfig {
         retry: RetryPolicy { base: secs(2), cap: secs(60), ..RetryPolicy::default() },
         max_attempts: 2,
         on_dead: OnDead::Revive,
+        // Other shapes have no archive, so a change of shape turns it on and off.
+        retention: Retention { archive: true, ..plain().retention },
         ..plain()
     }
 }
@@ -67,7 +69,7 @@ fn short_lived() -> QueueConfig {
         on_collision: OnCollision::Reject,
         collision_ignore: vec!["/at".into()],
         window: secs(5),
-        retention: Retention { completed: Millis::ZERO, dead: Millis::ZERO },
+        retention: Retention { completed: Millis::ZERO, dead: Millis::ZERO, archive: false },
         defer_scope: DeferScope::Job,
         ..plain()
     }

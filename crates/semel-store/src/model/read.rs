@@ -52,7 +52,9 @@ impl<H: Harness> System<H> {
         let schedules = self.store.schedules().await.map_err(broken("schedules"))?;
         same("schedules", &reference.tables.schedules(), &schedules)?;
         let api_keys = self.store.api_keys().await.map_err(broken("api_keys"))?;
-        same("API keys", &reference.tables.api_keys(), &api_keys)
+        same("API keys", &reference.tables.api_keys(), &api_keys)?;
+        let replays = self.store.replays().await.map_err(broken("replays"))?;
+        same("replays", &reference.tables.replays(), &replays)
     }
 
     /// One job.

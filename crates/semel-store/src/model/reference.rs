@@ -11,15 +11,12 @@ use semel_core::lifecycle::State;
 use semel_core::name::Group;
 use semel_core::payload::Payload;
 use semel_core::publish::{DELAY_MAX, Draft};
-use semel_core::records::{ApiKeyRecord, ScheduleRecord, Scope};
 use semel_core::settle::Settle;
 use semel_core::time::{Millis, Timestamp};
 
 use super::queues::{self, QUEUES};
 use super::read::never_late;
-use super::step::{
-    Advance, Filter, GROUPS, KEYS, Op, PAYLOADS, Pick, Post, RECORDS, Scene, Start, Step, When, Whose,
-};
+use super::step::{Advance, Filter, GROUPS, KEYS, Op, PAYLOADS, Pick, Post, Scene, Start, Step, When, Whose};
 use super::system::{Check, same};
 use crate::command::{Answer, Command, Reply};
 use crate::memory::Tables;
@@ -199,6 +196,7 @@ impl Reference {
             metadata: if filter.tagged { vec![tag()] } else { Vec::new() },
             from: filter.since.map(|span| Timestamp::from_millis(self.now.millis() - span.millis())),
             to: filter.since.map(|_| self.now),
+            duplicated: None,
             limit: filter.page,
             cursor: None,
         }
@@ -218,7 +216,11 @@ impl Reference {
                 Command::Extend(extend.expect("steps extend within the limits"))
             }
             Op::Cancel(pick) => Command::Cancel(self.job(*pick, |state| !state.is_finished())),
+            Op::Bury(pick) => {
+                Command::Bury { id: self.job(*pick, |state| !state.is_finished()), reason: "asked".into() }
+            }
             Op::Replay(pick) => Command::Replay(self.job(*pick, |state| state == State::Dead)),
+            Op::Purge(pick) => Command::Purge(self.job(*pick, |state| state == State::Dead)),
             Op::ReleaseKey { queue, key } => Command::ReleaseKey {
                 queue: queues::name(*queue),
                 key: self::key(*key),
@@ -230,10 +232,7 @@ impl Reference {
             Op::DeleteQueue { queue } => Command::DeleteQueue(queues::name(*queue)),
             Op::Pause { queue, paused } => Command::Pause { queue: queues::name(*queue), paused: *paused },
             Op::Rescue { limit } => Command::Rescue { limit: *limit },
-            Op::PutSchedule { name, valid } => Command::PutSchedule(Box::new(self.schedule(*name, *valid))),
-            Op::DeleteSchedule { name } => Command::DeleteSchedule(RECORDS[*name].into()),
-            Op::PutApiKey { name, valid } => Command::PutApiKey(Box::new(self.api_key(*name, *valid))),
-            Op::DeleteApiKey { name } => Command::DeleteApiKey(RECORDS[*name].into()),
+            Op::Record(op) => self.record(*op),
         }
     }
 
@@ -255,30 +254,6 @@ impl Reference {
             When::TooFar => draft.run_at = Some(self.now.plus(DELAY_MAX).plus(Millis::from_millis(1))),
         }
         draft.check().expect("steps publish within the limits")
-    }
-
-    fn schedule(&self, name: usize, valid: bool) -> ScheduleRecord {
-        ScheduleRecord {
-            name: RECORDS[name].into(),
-            queue: queues::name(0),
-            cron: if valid { "0 3 * * *".into() } else { String::new() },
-            zone: "UTC".into(),
-            payload: "{}".into(),
-            next_at: self.now,
-        }
-    }
-
-    fn api_key(&self, name: usize, valid: bool) -> ApiKeyRecord {
-        ApiKeyRecord {
-            id: RECORDS[name].into(),
-            hash: if valid { "ab".repeat(32) } else { "secret".into() },
-            label: "till".into(),
-            scopes: vec![Scope::Publish, Scope::Read],
-            queues: vec!["orders*".into()],
-            created_at: self.now,
-            expires_at: None,
-            last_used_at: None,
-        }
     }
 
     /// A job, among those in a fitting state or among all.

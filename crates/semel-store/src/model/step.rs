@@ -27,7 +27,7 @@ pub(super) const PAYLOADS: [&str; 5] = [
 ];
 /// Spans of time in milliseconds: within a lease, past it, past windows and retentions, past everything.
 const SPANS: [u64; 8] = [1, 1_000, 20_000, 35_000, 61_000, 130_000, 3_600_000, 144_000_000];
-/// Names of schedules and API keys.
+/// Names of schedules, API keys and replays.
 pub(super) const RECORDS: [&str; 2] = ["r0", "r1"];
 
 /// One step of a history.
@@ -71,16 +71,29 @@ pub(super) enum Op {
     Settle { pick: Pick, token: Whose, outcome: Outcome, report: Report },
     Extend { pick: Pick, token: Whose, secs: u64 },
     Cancel(Pick),
+    Bury(Pick),
     Replay(Pick),
+    Purge(Pick),
     ReleaseKey { queue: usize, key: usize },
     PutQueue { queue: usize, shape: usize },
     DeleteQueue { queue: usize },
     Pause { queue: usize, paused: bool },
     Rescue { limit: u32 },
+    Record(RecordOp),
+}
+
+/// One command about the small records.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RecordOp {
     PutSchedule { name: usize, valid: bool },
     DeleteSchedule { name: usize },
     PutApiKey { name: usize, valid: bool },
     DeleteApiKey { name: usize },
+    PutSecrets { queue: usize, valid: bool },
+    AdvanceSchedule { name: usize, in_time: bool },
+    TouchApiKey { name: usize },
+    PutReplay { name: usize, valid: bool },
+    DeleteReplay { name: usize },
 }
 
 /// Which job or delivery a command is about.
@@ -237,24 +250,32 @@ fn op(scene: Scene) -> BoxedStrategy<Op> {
         settles => settle,
         2 => (pick(), whose(), 1..90_u64).prop_map(|(pick, token, secs)| Op::Extend { pick, token, secs }),
         2 => pick().prop_map(Op::Cancel),
+        2 => pick().prop_map(Op::Bury),
         replays => pick().prop_map(Op::Replay),
+        replays / 2 + 1 => pick().prop_map(Op::Purge),
         rescues => (1..4_u32).prop_map(|limit| Op::Rescue { limit }),
         1 => (queue(scene), key()).prop_map(|(queue, key)| Op::ReleaseKey { queue, key }),
         2 => (queue(scene), 0..SHAPES).prop_map(|(queue, shape)| Op::PutQueue { queue, shape }),
         1 => queue(scene).prop_map(|queue| Op::DeleteQueue { queue }),
         1 => (queue(scene), prop::bool::weighted(0.4)).prop_map(|(queue, paused)| Op::Pause { queue, paused }),
-        1 => record_op(),
+        3 => record_op(scene).prop_map(Op::Record),
     ]
     .boxed()
 }
 
-fn record_op() -> impl Strategy<Value = Op> {
-    let name = 0..RECORDS.len();
-    (name, 0..4_u8, prop::bool::weighted(0.8)).prop_map(|(name, kind, valid)| match kind {
-        0 => Op::PutSchedule { name, valid },
-        1 => Op::DeleteSchedule { name },
-        2 => Op::PutApiKey { name, valid },
-        _ => Op::DeleteApiKey { name },
+fn record_op(scene: Scene) -> impl Strategy<Value = RecordOp> {
+    let place = (0..RECORDS.len(), queue(scene));
+    (place, 0..10_u8, prop::bool::weighted(0.8)).prop_map(|((name, queue), kind, valid)| match kind {
+        0 => RecordOp::PutSchedule { name, valid },
+        1 => RecordOp::DeleteSchedule { name },
+        2 => RecordOp::PutApiKey { name, valid },
+        3 => RecordOp::DeleteApiKey { name },
+        4 => RecordOp::PutSecrets { queue, valid },
+        5 => RecordOp::AdvanceSchedule { name, in_time: true },
+        6 => RecordOp::AdvanceSchedule { name, in_time: false },
+        7 => RecordOp::TouchApiKey { name },
+        8 => RecordOp::PutReplay { name, valid },
+        _ => RecordOp::DeleteReplay { name },
     })
 }
 

@@ -1,6 +1,5 @@
 //! What commands and their answers add to the metrics.
 
-use semel_core::ids::JobId;
 use semel_core::lease::Delivery;
 use semel_core::name::QueueName;
 use semel_core::outcome::{Effect, Outcome};
@@ -10,7 +9,6 @@ use semel_core::time::{Millis, Timestamp};
 use tracing::debug;
 
 use super::labels::{DeliveryOutcome, Door, EffectOutcome, PublishOutcome};
-use super::leases::Leases;
 use super::metrics::Metrics;
 use crate::command::{Answer, Command, Reply};
 
@@ -18,8 +16,7 @@ use crate::command::{Answer, Command, Reply};
 #[derive(Debug)]
 pub(super) enum Entry {
     Publish(QueueName),
-    Settle { id: JobId, outcome: DeliveryOutcome, effect: Option<EffectOutcome> },
-    Cancel(JobId),
+    Settle { outcome: DeliveryOutcome, effect: Option<EffectOutcome> },
     DeleteQueue(QueueName),
     Other(&'static str),
 }
@@ -30,9 +27,8 @@ impl Entry {
             Command::Publish(publish) => Self::Publish(publish.draft().queue.clone()),
             Command::Settle(settle) => {
                 let outcome = settle.outcome();
-                Self::Settle { id: settle.id(), outcome: outcome_of(outcome), effect: effect_of(outcome) }
+                Self::Settle { outcome: outcome_of(outcome), effect: effect_of(outcome) }
             }
-            Command::Cancel(id) => Self::Cancel(*id),
             Command::DeleteQueue(name) => Self::DeleteQueue(name.clone()),
             other => Self::Other(other.name()),
         }
@@ -42,7 +38,6 @@ impl Entry {
         match self {
             Self::Publish(_) => "publish",
             Self::Settle { .. } => "settle",
-            Self::Cancel(_) => "cancel",
             Self::DeleteQueue(_) => "delete_queue",
             Self::Other(name) => name,
         }
@@ -75,12 +70,11 @@ fn effect_of(outcome: &Outcome) -> Option<EffectOutcome> {
 #[derive(Debug)]
 pub(super) struct Account {
     metrics: Metrics,
-    leases: Leases,
 }
 
 impl Account {
     pub(super) fn new(metrics: Metrics) -> Self {
-        Self { metrics, leases: Leases::default() }
+        Self { metrics }
     }
 
     pub(super) fn metrics(&self) -> &Metrics {
@@ -90,7 +84,6 @@ impl Account {
     /// Counts deliveries that begin.
     pub(super) fn leased(&self, deliveries: &[Delivery]) {
         for delivery in deliveries {
-            self.leases.begin(delivery.id, &delivery.spec.queue);
             self.metrics.delivery(Some(&delivery.spec.queue), DeliveryOutcome::Leased);
         }
     }
@@ -104,16 +97,16 @@ impl Account {
             (Entry::Publish(queue), Ok(Reply::Published(published))) => self.published(queue, published),
             (Entry::Publish(queue), Err(refusal)) => self.not_published(queue, refusal),
             // A settle that is repeated changed nothing, and was counted when it did.
-            (Entry::Settle { id, outcome, effect }, Ok(Reply::Settled { due, repeated: false, .. })) => {
-                self.settled(*id, *outcome, *effect, due.map(|due| due.since(now)));
+            (Entry::Settle { outcome, effect }, Ok(Reply::Settled { queue, due, repeated: false, .. })) => {
+                self.settled(queue, *outcome, *effect, due.map(|due| due.since(now)));
             }
-            (Entry::Settle { id, .. }, Err(Refusal::StaleLease(_))) => {
-                self.metrics.delivery(self.leases.queue(*id).as_ref(), DeliveryOutcome::Stale);
+            // A refusal does not say which queue the job is in, and asking would cost a read.
+            (Entry::Settle { .. }, Err(Refusal::StaleLease(_))) => {
+                self.metrics.delivery(None, DeliveryOutcome::Stale);
             }
-            (Entry::Cancel(id), Ok(_)) => drop(self.leases.end(*id)),
             (Entry::DeleteQueue(name), Ok(_)) => self.metrics.forget(name),
             (Entry::Other(_), Ok(Reply::Rescued { jobs, .. })) => {
-                jobs.iter().for_each(|id| self.expired(*id));
+                jobs.iter().for_each(|job| self.expired(&job.queue));
             }
             _ => {}
         }
@@ -127,7 +120,7 @@ impl Account {
         };
         self.metrics.publish(Some(queue), outcome);
         if published.deduplicated {
-            self.metrics.duplicate(Some(queue), Door::Publish);
+            self.metrics.duplicate(queue, Door::Publish);
         }
     }
 
@@ -142,28 +135,25 @@ impl Account {
 
     fn settled(
         &self,
-        id: JobId,
+        queue: &QueueName,
         outcome: DeliveryOutcome,
         effect: Option<EffectOutcome>,
         wait: Option<Millis>,
     ) {
-        let goes_on = outcome == DeliveryOutcome::Received;
-        let queue = if goes_on { self.leases.queue(id) } else { self.leases.end(id) };
-        self.metrics.delivery(queue.as_ref(), outcome);
+        self.metrics.delivery(Some(queue), outcome);
         if let Some(effect) = effect {
-            self.metrics.effect(queue.as_ref(), effect);
+            self.metrics.effect(queue, effect);
         }
         if effect == Some(EffectOutcome::Replayed) {
-            self.metrics.duplicate(queue.as_ref(), Door::Effect);
+            self.metrics.duplicate(queue, Door::Effect);
         }
         if let (Some(wait), DeliveryOutcome::Failed) = (wait, outcome) {
             self.metrics.retry_in(wait);
         }
     }
 
-    fn expired(&self, id: JobId) {
-        let queue = self.leases.end(id);
-        self.metrics.delivery(queue.as_ref(), DeliveryOutcome::Expired);
-        self.metrics.expiration(queue.as_ref());
+    fn expired(&self, queue: &QueueName) {
+        self.metrics.delivery(Some(queue), DeliveryOutcome::Expired);
+        self.metrics.expiration(queue);
     }
 }

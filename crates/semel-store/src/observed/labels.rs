@@ -17,7 +17,7 @@ pub(super) trait Word: Copy + Eq + Hash {
 }
 
 /// The labels of a series: a queue and a word. Without a queue, which to Prometheus is the same as an empty one, are
-/// publishes to queues that do not exist, and settles of deliveries that somebody else leased.
+/// publishes to queues that do not exist, and settles that were fenced off.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Labels<W> {
     pub(super) queue: Option<QueueName>,

@@ -90,20 +90,20 @@ impl Metrics {
         self.publishes.get_or_create(&Labels::new(queue, outcome)).inc();
     }
 
-    pub(super) fn duplicate(&self, queue: Option<&QueueName>, door: Door) {
-        self.duplicates.get_or_create(&Labels::new(queue, door)).inc();
+    pub(super) fn duplicate(&self, queue: &QueueName, door: Door) {
+        self.duplicates.get_or_create(&Labels::new(Some(queue), door)).inc();
     }
 
     pub(super) fn delivery(&self, queue: Option<&QueueName>, outcome: DeliveryOutcome) {
         self.deliveries.get_or_create(&Labels::new(queue, outcome)).inc();
     }
 
-    pub(super) fn expiration(&self, queue: Option<&QueueName>) {
-        self.expirations.get_or_create(&OnlyQueue(queue.cloned())).inc();
+    pub(super) fn expiration(&self, queue: &QueueName) {
+        self.expirations.get_or_create(&OnlyQueue(Some(queue.clone()))).inc();
     }
 
-    pub(super) fn effect(&self, queue: Option<&QueueName>, outcome: EffectOutcome) {
-        self.effects.get_or_create(&Labels::new(queue, outcome)).inc();
+    pub(super) fn effect(&self, queue: &QueueName, outcome: EffectOutcome) {
+        self.effects.get_or_create(&Labels::new(Some(queue), outcome)).inc();
     }
 
     pub(super) fn retry_in(&self, wait: Millis) {
@@ -148,6 +148,7 @@ pub(super) fn kind(error: &StoreError) -> &'static str {
         StoreError::Failed(_) => "failed",
         StoreError::Corrupt(_) => "corrupt",
         StoreError::TooMany { .. } => "too_many",
+        StoreError::Invalid(_) => "invalid",
         StoreError::Closed => "closed",
         StoreError::Open(_) => "open",
     }

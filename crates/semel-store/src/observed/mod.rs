@@ -6,7 +6,6 @@
 mod account;
 mod depth;
 mod labels;
-mod leases;
 mod metrics;
 
 use std::future::Future;
@@ -20,6 +19,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 use tracing::{Instrument, Span, debug_span, warn};
 
@@ -116,6 +116,10 @@ impl Store for Observed {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.watch(debug_span!("store.api_keys"), self.store.api_keys()).await
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.watch(debug_span!("store.replays"), self.store.replays()).await
     }
 
     /// Counts of every queue; the gauges of the metrics show the counts of the last call.

@@ -4,6 +4,7 @@
 //! been asked": the log is replayed into a fresh store without it.
 
 pub(crate) mod after_crash;
+pub(crate) mod by_hand;
 pub(crate) mod on_the_way_in;
 pub(crate) mod on_the_way_out;
 
@@ -17,6 +18,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::{Millis, Timestamp};
 use semel_store::conformance::Harness;
 use semel_store::{
@@ -214,6 +216,10 @@ impl<F: Flaw> Store for Broken<F> {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.inner.api_keys().await
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.inner.replays().await
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {

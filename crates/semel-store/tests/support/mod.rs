@@ -10,6 +10,7 @@ use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 use semel_store::query::{JobQuery, KeyRecord, Page};
 use semel_store::{Answer, Command, Reply, Stats, Store, StoreError};
@@ -99,6 +100,10 @@ where
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        unreachable!("{ONLY_APPLIES}")
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
         unreachable!("{ONLY_APPLIES}")
     }
 

@@ -168,7 +168,7 @@ fn show(answer: &Answer, now: Timestamp) -> String {
         Ok(Reply::Rescued { jobs, .. }) => format!(
             "ended {}: {}",
             jobs.len(),
-            jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>().join(", ")
         ),
         Ok(Reply::Done) => "done".into(),
         Ok(other) => format!("{other:?}"),
