@@ -1,0 +1,107 @@
+//! What operators and their machines ask: counts, health, metrics, what an error means.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use semel_core::records::Scope;
+use semel_store::group_commit::CommitError;
+use semel_store::{Command, StoreError};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::auth::Caller;
+use super::code::Code;
+use super::path::Named;
+use super::problem::{Problem, ProblemBody};
+use super::queues::CountsView;
+use super::wire::Time;
+use crate::service::Service;
+
+/// Counts of every queue.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Stats)]
+pub(super) struct StatsView {
+    /// The store's time.
+    #[schema(value_type = String, format = DateTime)]
+    now: Time,
+    /// Commands waiting for a commit.
+    waiting: usize,
+    /// By queue.
+    queues: BTreeMap<String, CountsView>,
+}
+
+/// Counts of the queues the key is for.
+#[utoipa::path(get, path = "/v1/stats", tag = "operate",
+    responses((status = 200, description = "Counts", body = StatsView), (status = "4XX", description = "Not shown", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn stats(State(service): State<Arc<Service>>, caller: Caller) -> Result<Response, Problem> {
+    caller.may(Scope::Read)?;
+    let stats = service.store.stats().await?;
+    let shown = stats.queues.iter().filter(|stats| caller.covers(&stats.queue));
+    let queues = shown.map(|stats| (stats.queue.to_string(), CountsView::of(stats))).collect();
+    let view = StatsView { now: Time(service.store.now()), waiting: service.commit.waiting(), queues };
+    Ok(Json(view).into_response())
+}
+
+/// How a server is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Health {
+    /// `ok`.
+    status: &'static str,
+}
+
+/// Whether the process lives. It says nothing about the store: restarting it would not mend a disk.
+#[utoipa::path(get, path = "/healthz", tag = "operate", responses((status = 200, description = "It lives", body = Health)))]
+pub(super) async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// Whether requests should be sent here: the store takes writes, and the server is not ending.
+#[utoipa::path(get, path = "/readyz", tag = "operate",
+    responses((status = 200, description = "Ready", body = Health), (status = 503, description = "Not ready", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<Health>, Problem> {
+    if service.stop.is_stopped() {
+        return Err(Problem::new(Code::ShuttingDown, "the server is shutting down"));
+    }
+    // A slice of upkeep that has nothing to do is the smallest write there is.
+    match service.commit.submit(Command::Rescue { limit: 1 }).await {
+        Ok(_) | Err(CommitError::Refused(_) | CommitError::Store(StoreError::Full(_))) => {
+            Ok(Json(Health { status: "ok" }))
+        }
+        Err(error) => {
+            let problem = Problem::from(error);
+            Err(if problem.code.status() == StatusCode::SERVICE_UNAVAILABLE {
+                problem
+            } else {
+                Problem::new(Code::StoreFailed, problem.detail())
+            })
+        }
+    }
+}
+
+/// Metrics for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "operate", responses((status = 200, description = "Metrics", content_type = "application/openmetrics-text", body = String)))]
+pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
+    // Counting brings the gauges up to date; what cannot be counted now is shown as it last was.
+    if let (Ok(_), Ok(queues)) = (service.store.stats().await, service.store.queues().await) {
+        service.metrics.breakers(&queues);
+    }
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &service.registry)
+        .map_err(|_| Problem::new(Code::Internal, "the metrics could not be written down"))?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}
+
+/// What an error means and what to do about it.
+#[utoipa::path(get, path = "/errors/{name}", tag = "operate", params(("name" = String, Path, description = "The code")),
+    responses((status = 200, description = "The page", content_type = "text/markdown", body = String), (status = "4XX", description = "No such code", body = ProblemBody, content_type = "application/problem+json")))]
+pub(super) async fn error_page(Named(name): Named) -> Result<Response, Problem> {
+    let code =
+        Code::named(&name).ok_or_else(|| Problem::new(Code::NotFound, "there is no such error code"))?;
+    Ok(([(header::CONTENT_TYPE, "text/markdown; charset=utf-8")], code.page()).into_response())
+}

@@ -1,0 +1,212 @@
+//! What several resources share on the wire: times, spans, raw JSON, and how a body is read.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use semel_core::payload::Payload;
+use semel_core::time::{Millis, Timestamp};
+use semel_core::violation::Violations;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::code::Code;
+use super::problem::Problem;
+
+/// A time, as RFC 3339 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Time(pub(super) Timestamp);
+
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let millis = i64::try_from(self.0.millis()).unwrap_or(i64::MAX);
+        let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+        write!(f, "{time:.3}")
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Time {
+    /// Reads a time.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let time: jiff::Timestamp =
+            text.parse().map_err(|_| "must be a time such as 2026-11-15T12:00:00Z (RFC 3339)".to_owned())?;
+        let millis =
+            u64::try_from(time.as_millisecond()).map_err(|_| "must not be before 1970".to_owned())?;
+        Ok(Self(Timestamp::from_millis(millis)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+/// A span in seconds. Fractions down to a millisecond are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seconds(pub(super) Millis);
+
+/// More seconds than any setting takes; the settings say what they take.
+const SECONDS_MAX: f64 = 1e11;
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        if !(0.0..=SECONDS_MAX).contains(&seconds) {
+            return Err(D::Error::custom("must be a number of seconds, 0 or more"));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range was checked")]
+        let millis = (seconds * 1000.0).round() as u64;
+        Ok(Self(Millis::from_millis(millis)))
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let millis = self.0.millis();
+        if millis.is_multiple_of(1000) {
+            return serializer.serialize_u64(millis / 1000);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "spans are far below 2^52 milliseconds")]
+        serializer.serialize_f64(millis as f64 / 1000.0)
+    }
+}
+
+/// A span in whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WholeSeconds(pub(super) Millis);
+
+impl<'de> Deserialize<'de> for WholeSeconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = u64::deserialize(deserializer)
+            .map_err(|_| D::Error::custom("must be a whole number of seconds, 0 or more"))?;
+        Ok(Self(Millis::from_secs(seconds)))
+    }
+}
+
+/// For members that may be null: absent is `None`, null is a value. Serde alone takes null for absent.
+pub(super) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// A payload as it goes out. What is stored was validated when it came in.
+pub(super) fn raw(payload: &Payload) -> Option<&RawValue> {
+    serde_json::from_slice(payload.bytes()).ok()
+}
+
+/// The payload of a body, after its text was read to the end once more: raw JSON is skipped over when a body is parsed,
+/// not checked for depth or for text that is not Unicode.
+pub(super) fn payload(raw: Box<RawValue>) -> Result<Payload, Violations> {
+    Payload::from_json(String::from(Box::<str>::from(raw)))
+}
+
+/// Reads a body. If it does not fit, every member that is wrong is named.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| what_is_wrong::<T>(body, &error))
+}
+
+/// Reads a body that may be left out.
+pub(super) fn read_or_default<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Problem> {
+    if body.iter().all(u8::is_ascii_whitespace) { Ok(T::default()) } else { read(body) }
+}
+
+/// Reads the body member by member: every member of a body may be left out, so a body of one member fails because of it.
+fn what_is_wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
+    let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
+        return not_an_object(body, error);
+    };
+    let mut found = Violations::default();
+    for (name, value) in &members {
+        let alone = serde_json::to_string(&BTreeMap::from([(name, value)])).unwrap_or_default();
+        if let Err(problem) = serde_json::from_str::<T>(&alone) {
+            found.add(name.as_str(), without_position(&problem));
+        }
+    }
+    if found.iter().next().is_none() {
+        // Each member alone is fine, so one of them is there twice.
+        found.add("body", without_position(error));
+    }
+    found.into()
+}
+
+fn not_an_object(body: &[u8], error: &serde_json::Error) -> Problem {
+    match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
+        Ok(_) => Problem::new(Code::InvalidJson, "the body must be a JSON object"),
+        Err(_) => Problem::new(Code::InvalidJson, format!("the body is not valid JSON: {error}")),
+    }
+}
+
+/// What serde says, without the line and column of a text the caller never saw.
+fn without_position(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    words.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+    struct Body {
+        delay: Option<WholeSeconds>,
+        lease_seconds: Option<Seconds>,
+        run_at: Option<Time>,
+    }
+
+    fn fields(body: &str) -> Vec<String> {
+        let problem = read::<Body>(body.as_bytes()).unwrap_err();
+        let body = serde_json::to_value(problem.body()).unwrap();
+        let named = body["violations"].as_array().cloned().unwrap_or_default();
+        named.iter().map(|v| v["field"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn every_offending_field_is_named_at_once() {
+        assert_eq!(
+            fields(r#"{"delay": 1.5, "leaseSeconds": -1, "runAt": "soon"}"#),
+            ["delay", "leaseSeconds", "runAt"]
+        );
+        assert_eq!(fields(r#"{"delay": 1, "colour": 2}"#), ["colour"]);
+        assert_eq!(fields(r#"{"delay": 1, "delay": 2}"#), ["body"]);
+        assert_eq!(fields(r#"{"delay": 18446744073709551616}"#), ["delay"]);
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_told_apart_from_what_is_not_json() {
+        for (body, words) in
+            [("[]", "must be a JSON object"), ("{", "not valid JSON"), ("", "not valid JSON")]
+        {
+            let problem = read::<Body>(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.code, Code::InvalidJson);
+            assert!(problem.detail().contains(words), "{}", problem.detail());
+        }
+    }
+
+    #[test]
+    fn times_go_out_as_they_come_in() {
+        let time = Time::parse("2026-11-15T12:00:00.250Z").unwrap();
+        assert_eq!(time.to_string(), "2026-11-15T12:00:00.250Z");
+        assert!(Time::parse("1960-01-01T00:00:00Z").is_err());
+    }
+
+    #[test]
+    fn seconds_keep_their_milliseconds() {
+        let read: Seconds = serde_json::from_str("0.25").unwrap();
+        assert_eq!(read.0, Millis::from_millis(250));
+        assert_eq!(serde_json::to_string(&read).unwrap(), "0.25");
+        assert_eq!(serde_json::to_string(&Seconds(Millis::from_secs(3))).unwrap(), "3");
+        assert!(serde_json::from_str::<Seconds>("1e999").is_err());
+    }
+}

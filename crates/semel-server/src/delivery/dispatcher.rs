@@ -1,0 +1,187 @@
+//! The dispatcher of one push queue: leases what is ready and has it delivered, a bounded number at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_core::lease::{Delivery, LEASE_BATCH_MAX, LeaseRequest};
+use semel_core::name::QueueName;
+use semel_core::time::Timestamp;
+use semel_store::StoreError;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{error, warn};
+
+use super::attempt::{attempt, put_back};
+use super::call::Caller;
+use super::target::Target;
+use crate::news::Bell;
+use crate::service::Service;
+use crate::stop::Stop;
+
+/// How long to leave a store alone that could not lease.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// A queue and its deliveries under way. It never waits for another queue.
+pub(super) struct Dispatcher {
+    service: Arc<Service>,
+    caller: Caller,
+    queue: QueueName,
+    /// Says that the queue was changed; closed when it is gone or no longer pushes.
+    changes: watch::Receiver<Arc<Target>>,
+    target: Arc<Target>,
+    /// The news of queues up to which the target is known to be current.
+    current_at: Option<u64>,
+    bell: Bell,
+    /// Says that deliveries under way are to be put back.
+    release: Stop,
+    under_way: JoinSet<()>,
+}
+
+/// What a look at the queue brought.
+enum Look {
+    /// There may be more at once.
+    Again,
+    /// Nothing more until this time, or until the bell rings.
+    Due(Option<Timestamp>),
+    /// No room: a delivery has to end first.
+    Full,
+    /// The queue no longer pushes.
+    Gone,
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        service: Arc<Service>,
+        caller: Caller,
+        queue: QueueName,
+        changes: watch::Receiver<Arc<Target>>,
+        release: Stop,
+    ) -> Self {
+        let bell = service.news.bells.of(&queue);
+        let target = changes.borrow().clone();
+        Self {
+            service,
+            caller,
+            queue,
+            changes,
+            target,
+            current_at: None,
+            bell,
+            release,
+            under_way: JoinSet::new(),
+        }
+    }
+
+    /// Runs until the server stops or the queue no longer pushes, and then until what is under way has ended.
+    pub(super) async fn run(mut self) {
+        while !self.service.stop.is_stopped() {
+            let bell = self.bell.clone();
+            let rung = bell.notified();
+            tokio::pin!(rung);
+            // Enabled before the look, so that a job that comes between the look and the wait is heard.
+            rung.as_mut().enable();
+            let due = match self.look().await {
+                Ok(Look::Again) => continue,
+                Ok(Look::Due(due)) => Some(due),
+                Ok(Look::Full) => None,
+                Ok(Look::Gone) => {
+                    // What rang was perhaps meant for a worker that pulls.
+                    self.bell.notify_one();
+                    break;
+                }
+                Err(error) => {
+                    warn!(queue = %self.queue, %error, "nothing could be leased");
+                    tokio::time::sleep(AFTER_ERROR).await;
+                    continue;
+                }
+            };
+            let (service, changes, under_way) = (&self.service, &mut self.changes, &mut self.under_way);
+            tokio::select! {
+                () = service.stop.stopped() => break,
+                changed = changes.changed() => match changed {
+                    Ok(()) => self.current_at = None,
+                    Err(_) => break,
+                },
+                () = rung, if due.is_some() => {}
+                Some(ended) = under_way.join_next() => report(&self.queue, ended),
+                () = service.until_due(due.flatten()), if due.is_some() => {}
+            }
+        }
+        let Self { queue, changes, mut under_way, .. } = self;
+        // Now, and not when the last delivery has ended: a queue that pushes again gets another dispatcher.
+        drop(changes);
+        while let Some(ended) = under_way.join_next().await {
+            report(&queue, ended);
+        }
+    }
+
+    /// Leases as much as there is room for and has it delivered.
+    async fn look(&mut self) -> Result<Look, StoreError> {
+        while let Some(ended) = self.under_way.try_join_next() {
+            report(&self.queue, ended);
+        }
+        if !self.keep_current().await {
+            return Ok(Look::Gone);
+        }
+        let busy = u32::try_from(self.under_way.len()).unwrap_or(u32::MAX);
+        let room = self.target.in_flight.saturating_sub(busy).min(LEASE_BATCH_MAX);
+        let Some(request) = (room > 0).then(|| LeaseRequest::new(self.queue.clone(), room, None)) else {
+            return Ok(Look::Full);
+        };
+        let request = request.map_err(StoreError::Invalid)?;
+        let deliveries = self.service.store.lease(request).await?;
+        let got_all = deliveries.len() == room as usize;
+        // Once more after the lease: a job that was published after a change must not be delivered the old way.
+        if !deliveries.is_empty() && !self.keep_current().await {
+            deliveries.into_iter().for_each(|delivery| self.put_back(delivery));
+            return Ok(Look::Gone);
+        }
+        deliveries.into_iter().for_each(|delivery| self.deliver(delivery));
+        match got_all {
+            // There is no room now, and when there is, there may be more.
+            true => Ok(Look::Again),
+            false => Ok(Look::Due(self.service.store.next_due(&self.queue).await?)),
+        }
+    }
+
+    /// Reads the webhook anew if the queue may have been changed, and says whether there still is one. The news are heard
+    /// before a change is answered; what the keeper says comes later, but it also knows of changes by other nodes.
+    async fn keep_current(&mut self) -> bool {
+        let news = *self.service.news.queues.borrow();
+        let told = self.changes.has_changed().unwrap_or(false);
+        if self.current_at == Some(news) && !told {
+            return true;
+        }
+        self.changes.mark_unchanged();
+        let record = match self.service.store.queue(&self.queue).await {
+            Ok(record) => record,
+            Err(error) => {
+                warn!(queue = %self.queue, %error, "the queue could not be read; its webhook is taken to be as before");
+                return true;
+            }
+        };
+        let usual = self.service.options.in_flight_per_queue;
+        let Some(target) = record.and_then(|record| Target::of(&record, usual)) else { return false };
+        self.target = Arc::new(target);
+        self.current_at = Some(news);
+        true
+    }
+
+    fn put_back(&mut self, delivery: Delivery) {
+        let service = self.service.clone();
+        self.under_way.spawn(async move { put_back(&service, &delivery).await });
+    }
+
+    fn deliver(&mut self, delivery: Delivery) {
+        let (service, caller) = (self.service.clone(), self.caller.clone());
+        let (target, release) = (self.target.clone(), self.release.clone());
+        self.under_way.spawn(async move { attempt(&service, &caller, target, delivery, release).await });
+    }
+}
+
+/// A delivery that panicked is settled by nobody: its lease runs out, and it is delivered again.
+fn report(queue: &QueueName, ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        error!(%queue, %error, "a delivery ended in a panic; its lease will run out");
+    }
+}

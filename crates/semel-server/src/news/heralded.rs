@@ -1,0 +1,238 @@
+//! A store whose changes are told.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use semel_core::ids::JobId;
+use semel_core::job::Job;
+use semel_core::key::Key;
+use semel_core::lease::{Delivery, LeaseRequest};
+use semel_core::lifecycle::State;
+use semel_core::name::QueueName;
+use semel_core::outcome::{Effect, Outcome};
+use semel_core::publish::Published;
+use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::replay::ReplayRecord;
+use semel_core::time::Timestamp;
+use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
+
+use super::{Event, Kind, News};
+
+/// A store that tells its news. It keeps the law of the store it wraps, because it only passes calls on.
+pub struct Heralded {
+    store: Arc<dyn Store>,
+    news: Arc<News>,
+}
+
+/// What has to be known of a command to tell what it brought about.
+enum Entry {
+    Publish(QueueName),
+    Settle { id: JobId, kind: Kind, replayed: bool },
+    Queue(QueueName),
+    QueueGone(QueueName),
+    Job { id: JobId, kind: Kind },
+    KeyReleased(QueueName),
+    Other,
+}
+
+impl Entry {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Publish(publish) => Self::Publish(publish.draft().queue.clone()),
+            Command::Settle(settle) => Self::Settle {
+                id: settle.id(),
+                kind: kind_of(settle.outcome()),
+                replayed: is_replayed(settle.outcome()),
+            },
+            Command::PutQueue { name: queue, .. }
+            | Command::Pause { queue, .. }
+            | Command::PutSecrets { queue, .. } => Self::Queue(queue.clone()),
+            Command::DeleteQueue(queue) => Self::QueueGone(queue.clone()),
+            Command::Cancel(id) => Self::Job { id: *id, kind: Kind::Cancelled },
+            Command::Bury { id, .. } => Self::Job { id: *id, kind: Kind::Dead },
+            Command::Purge(id) => Self::Job { id: *id, kind: Kind::Purged },
+            Command::Replay(id) => Self::Job { id: *id, kind: Kind::Replayed },
+            Command::ReleaseKey { queue, .. } => Self::KeyReleased(queue.clone()),
+            _ => Self::Other,
+        }
+    }
+}
+
+fn kind_of(outcome: &Outcome) -> Kind {
+    match outcome {
+        Outcome::Done { .. } => Kind::Completed,
+        Outcome::Received => Kind::Received,
+        Outcome::Failed { .. } | Outcome::Rejected { .. } => Kind::Retrying,
+        Outcome::Backpressure { .. } => Kind::Deferred,
+        Outcome::Expired => Kind::Expired,
+    }
+}
+
+fn is_replayed(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done { effect: Some(receipt), .. } if receipt.outcome == Effect::Replayed)
+}
+
+impl Heralded {
+    /// Tells the news of `store`.
+    pub fn new(store: Arc<dyn Store>, news: Arc<News>) -> Self {
+        Self { store, news }
+    }
+
+    fn tell(&self, kind: Kind, queue: Option<&QueueName>, job: Option<JobId>) {
+        self.news.tell(|| Event { kind, at: self.store.now(), queue: queue.cloned(), job, detail: None });
+    }
+
+    fn announce(&self, entry: &Entry, answer: &Answer) {
+        let Ok(reply) = answer else { return };
+        match (entry, reply) {
+            (Entry::Publish(queue), Reply::Published(published)) => self.published(queue, published),
+            (
+                Entry::Settle { id, kind, replayed },
+                Reply::Settled { queue, state, took, repeated: false, .. },
+            ) => {
+                if let Some(took) = took {
+                    self.news.times.note(queue, *took);
+                }
+                if *replayed {
+                    self.news.suspect(queue, *id);
+                }
+                self.settled(queue, *id, *state, *kind);
+            }
+            (Entry::Other, Reply::Rescued { jobs, .. }) => {
+                for job in jobs {
+                    self.tell(Kind::Expired, Some(&job.queue), Some(job.id));
+                    self.settled(&job.queue, job.id, job.state, Kind::Retrying);
+                }
+            }
+            (Entry::Queue(queue), _) => self.queue_changed(queue),
+            (Entry::QueueGone(queue), _) => {
+                self.queue_changed(queue);
+                self.news.bells.forget(queue);
+                self.news.times.forget(queue);
+            }
+            (Entry::KeyReleased(queue), Reply::KeyReleased(id)) => {
+                self.tell(Kind::KeyReleased, Some(queue), Some(*id));
+            }
+            _ => {}
+        }
+    }
+
+    fn published(&self, queue: &QueueName, published: &Published) {
+        let kind = match (published.deduplicated, published.payload_matches) {
+            (false, _) => Kind::Published,
+            (true, true) => Kind::Deduplicated,
+            (true, false) => Kind::Collision,
+        };
+        // A duplicate rings too: it may have revived a dead letter.
+        if !published.deduplicated || published.state == State::Pending {
+            self.news.bells.ring(queue, 1);
+        }
+        if published.deduplicated {
+            self.news.suspect(queue, published.id);
+        }
+        self.tell(kind, Some(queue), Some(published.id));
+    }
+
+    /// The end of a delivery frees a slot, a group, or a held queue; or it puts the job back.
+    fn settled(&self, queue: &QueueName, id: JobId, state: State, kind: Kind) {
+        if state != State::AwaitingAck {
+            self.news.bells.ring(queue, 1);
+        }
+        if state.is_finished() {
+            self.news.ends.ended(id);
+        }
+        let kind = if state == State::Dead { Kind::Dead } else { kind };
+        self.tell(kind, Some(queue), Some(id));
+    }
+
+    /// Somebody cancelled, buried, purged or replayed a job. That is rare enough to look up where it belongs.
+    async fn managed(&self, id: JobId, kind: Kind) {
+        self.news.ends.ended(id);
+        // What cannot be read now is found by those who look for themselves.
+        let queue = self.store.job(id).await.ok().flatten().map(|job| job.spec.queue.clone());
+        if let Some(queue) = &queue {
+            self.news.bells.ring(queue, 1);
+        }
+        self.tell(kind, queue.as_ref(), Some(id));
+    }
+
+    fn queue_changed(&self, queue: &QueueName) {
+        self.news.queue_changed(queue);
+        self.tell(Kind::QueueChanged, Some(queue), None);
+    }
+}
+
+#[async_trait]
+impl Store for Heralded {
+    async fn apply(&self, batch: Vec<Command>) -> Result<Vec<Answer>, StoreError> {
+        let entries: Vec<_> = batch.iter().map(Entry::of).collect();
+        let answers = self.store.apply(batch).await?;
+        for (entry, answer) in entries.iter().zip(&answers) {
+            match (entry, answer) {
+                (Entry::Job { id, kind }, Ok(_)) => self.managed(*id, *kind).await,
+                _ => self.announce(entry, answer),
+            }
+        }
+        Ok(answers)
+    }
+
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<Delivery>, StoreError> {
+        let deliveries = self.store.lease(request).await?;
+        for delivery in &deliveries {
+            self.tell(Kind::Leased, Some(&delivery.spec.queue), Some(delivery.id));
+        }
+        Ok(deliveries)
+    }
+
+    async fn next_due(&self, queue: &QueueName) -> Result<Option<Timestamp>, StoreError> {
+        self.store.next_due(queue).await
+    }
+
+    async fn next_expiry(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.store.next_expiry().await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
+        self.store.job(id).await
+    }
+
+    async fn jobs(&self, query: JobQuery) -> Result<Page<Job>, StoreError> {
+        self.store.jobs(query).await
+    }
+
+    async fn key(&self, queue: &QueueName, key: &Key) -> Result<Option<KeyRecord>, StoreError> {
+        self.store.key(queue, key).await
+    }
+
+    async fn queue(&self, name: &QueueName) -> Result<Option<QueueRecord>, StoreError> {
+        self.store.queue(name).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
+        self.store.queues().await
+    }
+
+    async fn schedules(&self) -> Result<Vec<ScheduleRecord>, StoreError> {
+        self.store.schedules().await
+    }
+
+    async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
+        self.store.api_keys().await
+    }
+
+    async fn replays(&self) -> Result<Vec<ReplayRecord>, StoreError> {
+        self.store.replays().await
+    }
+
+    async fn stats(&self) -> Result<Stats, StoreError> {
+        self.store.stats().await
+    }
+
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.store.close().await
+    }
+}
