@@ -16,20 +16,26 @@ help: ## List the targets
 # --- Use it
 
 .PHONY: run
-run: ## Build Semel and walk through its promises on a real store in a temporary directory
+run: ## Build Semel and start a server to try things on, with a key and curl lines to copy
+	@tools/need cc
+	cargo run $(CARGO_FLAGS) --release -p semel -- dev
+
+.PHONY: tour
+tour: ## Build Semel and walk through its promises on a real store in a temporary directory
 	@tools/need cc
 	cargo run $(CARGO_FLAGS) --release -p semel -- tour
 
 .PHONY: bench
-bench: ## Measure the store against the raw disk; results as JSON and SVG in out/bench
+bench: ## Measure the store against the raw disk and the server against itself without a store; JSON and SVG in out/bench
 	@tools/need cc
 	cargo run $(CARGO_FLAGS) --release -p semel -- bench store --out out/bench
+	cargo run $(CARGO_FLAGS) --release -p semel -- bench http --out out/bench
 
 # --- Prove it
 
 .PHONY: test
 test: ## Everything CI checks, step by step, with a summary
-	@MAKE="$(MAKE)" tools/steps need fmt clippy tests doctests shuttle deny
+	@MAKE="$(MAKE)" tools/steps need fmt clippy tests doctests shuttle api deny
 
 .PHONY: need
 need: ## Install what the suite needs and this machine lacks
@@ -59,6 +65,10 @@ doctests: ## The examples in the documentation
 .PHONY: shuttle
 shuttle: ## The interleavings of group commit, explored
 	$(NEXTEST) -p semel-store --features shuttle --test shuttle
+
+.PHONY: api
+api: ## The server keeps to its own description: schemathesis finds no 5xx and no answer that differs from it
+	tools/api-check
 
 # Advisories are not among the checks: their database is fetched by git from outside, which CI machines cannot reach,
 # and a new advisory would fail a commit that changed nothing. `make advisories` asks for them.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use semel_core::refusal::Refusal;
 use semel_core::violation::Violations;
+use semel_server::config::ConfigError;
 use semel_store::StoreError;
 
 /// The command could not be carried out (exit code 2). Finding problems is not a failure: it is a result.
@@ -35,6 +36,9 @@ pub(crate) enum Failure {
     /// Something that must hold did not: a promise of the store, or what a child process was to say.
     #[error("{0}")]
     Broken(String),
+    /// The configuration does not do.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
     /// Something that was asked for on the command line cannot be done.
     #[error("{0}")]
     Usage(String),

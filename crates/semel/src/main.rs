@@ -2,10 +2,15 @@
 
 mod bench;
 mod cli;
+mod dev;
 mod failure;
+mod host;
 mod kin;
+mod logs;
 mod opening;
 mod progress;
+mod serve;
+mod signals;
 mod text;
 mod tour;
 

@@ -1,7 +1,9 @@
-//! `semel bench store`: every figure that the store must reach, measured in one run on one machine.
+//! `semel bench`: every figure that must be reached, measured in one run on one machine. `store` is here, `http` in its
+//! own folder; what they find out looks the same.
 
 pub(crate) mod child;
 mod drive;
+pub(crate) mod http;
 mod machine;
 mod measure;
 mod plan;
@@ -58,7 +60,9 @@ pub(crate) fn run(
         started_at,
         took_seconds: start.elapsed().as_secs_f64(),
         command,
-        plan,
+        bench: "store",
+        about: plan.about(),
+        plan: serde_json::to_value(&plan).unwrap_or_default(),
         machine,
         notes,
         measures: rounds.measures(),
@@ -68,6 +72,15 @@ pub(crate) fn run(
 
 /// What would make the figures say less than they seem to.
 fn notes(machine: &Machine, plan: &Plan) -> Vec<String> {
+    let mut notes = machine_notes(machine);
+    if plan.keys < Plan::full().keys {
+        notes.push("fewer keys than the 10,000,000 that the bars are about".into());
+    }
+    notes
+}
+
+/// What about the machine spoils the figures.
+fn machine_notes(machine: &Machine) -> Vec<String> {
     let mut notes = Vec::new();
     if machine.is_in_memory() {
         notes.push(
@@ -85,9 +98,6 @@ fn notes(machine: &Machine, plan: &Plan) -> Vec<String> {
         notes
             .push("this is a debug build: rates and latencies are far below those of a release build".into());
     }
-    if plan.keys < Plan::full().keys {
-        notes.push("fewer keys than the 10,000,000 that the bars are about".into());
-    }
     notes
 }
 
@@ -101,7 +111,7 @@ pub(crate) fn default_dir() -> PathBuf {
 /// Writes the report as JSON and as SVG; returns where.
 pub(crate) fn save(report: &Report, out: &Path) -> Result<[PathBuf; 2], Failure> {
     fs::create_dir_all(out).map_err(Failure::io(format!("make {}", out.display())))?;
-    let paths = [out.join("store.json"), out.join("store.svg")];
+    let paths = ["json", "svg"].map(|kind| out.join(format!("{}.{kind}", report.bench)));
     let json = serde_json::to_string_pretty(report)
         .map_err(|e| Failure::Io { what: "write JSON".into(), source: e.into() })?;
     let contents = [json + "\n", plot::svg(report)];

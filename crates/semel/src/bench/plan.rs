@@ -63,6 +63,23 @@ impl Plan {
         }
     }
 
+    /// The plan in words.
+    pub(crate) fn about(&self) -> Vec<String> {
+        let runs = if self.runs == 1 { "1 run".into() } else { format!("median of {} runs", self.runs) };
+        vec![
+            format!(
+                "{} keys and queued jobs present, {} publishes per measure, {runs}",
+                text::count(self.keys),
+                text::count(self.jobs)
+            ),
+            format!(
+                "{}-byte payloads, {}-byte keys, {} queues, batches of {}, every commit fsynced",
+                self.payload_bytes, self.key_bytes, self.queues, self.batch
+            ),
+            format!("{} % repeats: {}", self.repeats_percent, self.repeats),
+        ]
+    }
+
     /// Disk space the run needs, generously: rows, key runs, logs and the stores of the smaller measures.
     pub(crate) fn disk_bytes(&self) -> u64 {
         const PER_JOB: u64 = 1200;

@@ -38,14 +38,10 @@ pub(crate) fn svg(report: &Report) -> String {
 }
 
 fn heading(svg: &mut String, report: &Report) {
-    let under = format!(
-        "{} keys present, median of {} · commit {} · {}",
-        crate::text::count(report.plan.keys),
-        report.plan.runs,
-        report.commit,
-        report.machine.summary()
-    );
-    text(svg, 24.0, 36.0, "start", "font-size=\"20\" font-weight=\"600\"", "semel bench store");
+    let about = report.about.first().map(String::as_str).unwrap_or_default();
+    let under = format!("{about} · commit {} · {}", report.commit, report.machine.summary());
+    let title = format!("semel bench {}", report.bench);
+    text(svg, 24.0, 36.0, "start", "font-size=\"20\" font-weight=\"600\"", &title);
     text(svg, 24.0, 58.0, "start", "font-size=\"12\" fill=\"#5b6372\"", &under);
 }
 

@@ -1,6 +1,7 @@
 //! What the kernel counts for us: memory of a process, bytes that went to the disk.
 
 use std::fs;
+use std::time::Duration;
 
 /// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +16,15 @@ pub(crate) struct Memory {
 pub(crate) fn memory_of(pid: u32) -> Option<Memory> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(Memory { resident: number(&status, "VmRSS:")? * 1024, peak: number(&status, "VmHWM:")? * 1024 })
+}
+
+/// Time the process `pid` has had the processor for, all its threads together, if the kernel tells.
+pub(crate) fn cpu_of(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program is in brackets and may hold anything, so counting starts behind the last one.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }
 
 /// Bytes that a process has written so far, all its threads together.

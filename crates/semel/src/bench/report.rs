@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::machine::Machine;
-use super::plan::Plan;
 use super::targets::{Better, Target};
 
 /// How a figure stands to what it must reach.
@@ -125,8 +124,12 @@ pub(crate) struct Report {
     pub took_seconds: f64,
     /// The command that repeats it.
     pub command: String,
-    /// What was published, and how.
-    pub plan: Plan,
+    /// Which benchmark.
+    pub bench: &'static str,
+    /// What was done, in lines for people.
+    pub about: Vec<String>,
+    /// The same for machines.
+    pub plan: serde_json::Value,
     /// Where.
     pub machine: Machine,
     /// What a reader must know to judge the figures.

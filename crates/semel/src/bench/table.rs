@@ -22,26 +22,11 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 }
 
 fn header(out: &mut String, report: &Report) {
-    let plan = &report.plan;
-    line(out, format_args!("\nsemel bench store  (semel {}, commit {})", report.semel, report.commit));
+    let Report { bench, semel, commit, .. } = report;
+    line(out, format_args!("\nsemel bench {bench}  (semel {semel}, commit {commit})"));
     line(out, format_args!("  {}", report.machine.summary()));
-    line(
-        out,
-        format_args!(
-            "  {} keys and queued jobs present, {} publishes per measure, {}",
-            text::count(plan.keys),
-            text::count(plan.jobs),
-            if plan.runs == 1 { "1 run".into() } else { format!("median of {} runs", plan.runs) },
-        ),
-    );
-    line(
-        out,
-        format_args!(
-            "  {}-byte payloads, {}-byte keys, {} queues, batches of {}, every commit fsynced",
-            plan.payload_bytes, plan.key_bytes, plan.queues, plan.batch
-        ),
-    );
-    line(out, format_args!("  {} % repeats: {}\n", plan.repeats_percent, plan.repeats));
+    report.about.iter().for_each(|about| line(out, format_args!("  {about}")));
+    out.push('\n');
 }
 
 fn measures(out: &mut String, report: &Report) {

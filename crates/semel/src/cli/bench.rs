@@ -1,6 +1,6 @@
 //! `semel bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -32,6 +32,69 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Measure the embedded store against the raw disk and the bars it must reach
     Store(StoreBench),
+    /// Measure the server over HTTP against itself without a store, and the bars it must reach
+    Http(HttpBench),
+}
+
+const HTTP_EXAMPLES: &str = "\
+Examples:
+  semel bench http                    the real thing, medians of 3, some minutes
+  semel bench http --quick            does it work at all? one short run
+  semel bench http --out out/bench    also writes http.json and http.svg there
+  semel bench http --enforce          exit code 1 if a figure is below what it must reach
+
+The server runs as a process of its own on this machine, and so do its clients and workers: they share
+the cores. Everything that is compared is measured right after each other.";
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{HTTP_EXAMPLES}\n\n{EXIT_CODES}"))]
+struct HttpBench {
+    /// Write http.json and http.svg into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where the stores are made, and removed afterwards [default: ./target or $TMPDIR]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How often everything is measured; the median counts [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    runs: Option<u32>,
+    /// Smaller sizes, 1 run
+    #[arg(long)]
+    quick: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 if a figure is below what it must reach
+    #[arg(long)]
+    enforce: bool,
+}
+
+impl HttpBench {
+    fn run(self) -> Result<Outcome, Failure> {
+        let mut plan = if self.quick { bench::http::Plan::quick() } else { bench::http::Plan::full() };
+        plan.runs = self.runs.unwrap_or(plan.runs);
+        let dir = self.dir.unwrap_or_else(bench::default_dir);
+        let quick = if self.quick { " --quick" } else { "" };
+        let command = format!("semel bench http{quick} --runs {} --dir {}", plan.runs, dir.display());
+        let report = bench::http::run(&plan, &dir, command, &mut Progress::new())?;
+        show(&report, self.json, self.out.as_deref(), self.enforce)
+    }
+}
+
+/// Prints the report, saves it where that was asked for, and judges it.
+fn show(report: &bench::Report, json: bool, out: Option<&Path>, enforce: bool) -> Result<Outcome, Failure> {
+    if json {
+        print_json(report)?;
+    } else {
+        print(&bench::render(report))?;
+    }
+    if let Some(out) = out {
+        let saved = bench::save(report, out)?;
+        if !json {
+            print(&format!("  saved: {} and {}\n", saved[0].display(), saved[1].display()))?;
+        }
+    }
+    Ok(Outcome::of(!enforce || report.below_must().next().is_none()))
 }
 
 #[derive(Debug, Args)]
@@ -66,24 +129,19 @@ struct StoreBench {
 impl BenchArgs {
     /// Runs the benchmark and shows what it measured.
     pub(crate) fn run(self) -> Result<Outcome, Failure> {
-        let What::Store(args) = self.what;
-        let report = bench::run(args.plan(), &args.dir(), args.command(), &mut Progress::new())?;
-        if args.json {
-            print_json(&report)?;
-        } else {
-            print(&bench::render(&report))?;
+        match self.what {
+            What::Store(args) => args.run(),
+            What::Http(args) => args.run(),
         }
-        if let Some(out) = &args.out {
-            let saved = bench::save(&report, out)?;
-            if !args.json {
-                print(&format!("  saved: {} and {}\n", saved[0].display(), saved[1].display()))?;
-            }
-        }
-        Ok(Outcome::of(!args.enforce || report.below_must().next().is_none()))
     }
 }
 
 impl StoreBench {
+    fn run(self) -> Result<Outcome, Failure> {
+        let report = bench::run(self.plan(), &self.dir(), self.command(), &mut Progress::new())?;
+        show(&report, self.json, self.out.as_deref(), self.enforce)
+    }
+
     fn plan(&self) -> Plan {
         let default = if self.quick { Plan::quick() } else { Plan::full() };
         let (keys, jobs) = (self.keys.unwrap_or(default.keys), self.jobs.unwrap_or(default.jobs));

@@ -21,6 +21,8 @@ enum Role {
     TourPublish { dir: PathBuf },
     /// Publishes the benchmark's jobs until it is killed
     BenchPublish { published: u64, dir: PathBuf },
+    /// Serves for the benchmark until it is killed
+    BenchServe { store: String, dir: PathBuf },
     /// Opens a store after a kill, and says how long that took
     BenchOpen { acknowledged: u64, dir: PathBuf },
 }
@@ -31,6 +33,7 @@ impl ChildArgs {
         match self.role {
             Role::TourPublish { dir } => tour::be_publisher(&dir)?,
             Role::BenchPublish { published, dir } => bench::child::be_publisher(&dir, published)?,
+            Role::BenchServe { store, dir } => bench::http::be_server(&store, &dir)?,
             Role::BenchOpen { acknowledged, dir } => bench::child::be_opener(&dir, acknowledged)?,
         }
         Ok(Outcome::Good)

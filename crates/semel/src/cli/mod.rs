@@ -2,6 +2,8 @@
 
 mod bench;
 mod child;
+mod dev;
+mod serve;
 mod store;
 mod tour;
 
@@ -35,8 +37,18 @@ Exit codes:
   1  problems were found (they are listed)
   2  wrong usage, or the work could not be done (the reason is on stderr)";
 
+/// The same for commands that run until they are told to stop.
+const SERVER_EXIT_CODES: &str = "\
+Exit codes:
+  0    stopped in order, by SIGTERM or SIGINT (Ctrl-C)
+  2    wrong usage, or the server could not start or end in order (the reason is on stderr)
+  130  ended at once by a second SIGINT; what was under way is delivered again
+  143  the same, by a second SIGTERM";
+
 const EXAMPLES: &str = "\
 Start here:
+  semel dev                             a server to try things on, with curl lines to copy
+  semel serve --data /var/lib/semel     the real thing
   semel tour                            the promises, shown on a real store in a few seconds
   semel store check /var/lib/semel      is everything in this directory as it should be?
   semel bench store --quick             what the store does on this machine";
@@ -51,6 +63,10 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a server to try things on: in memory, with a key and examples to copy
+    Dev(dev::DevArgs),
+    /// Run the server
+    Serve(serve::ServeArgs),
     /// Walk through the promises on a real store in a temporary directory
     Tour(tour::TourArgs),
     /// Look after a store's directory: check, stats, backup, restore, rebuild-index
@@ -66,6 +82,8 @@ impl Cli {
     /// Runs the command and says how it went.
     pub(crate) fn run(self) -> ExitCode {
         let outcome = match self.command {
+            Command::Dev(args) => args.run(),
+            Command::Serve(args) => args.run(),
             Command::Tour(args) => args.run(),
             Command::Store(args) => args.run(),
             Command::Bench(args) => args.run(),

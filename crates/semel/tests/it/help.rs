@@ -6,9 +6,16 @@ use crate::run::semel;
 fn the_first_page_names_every_command_and_where_to_start() {
     let help = semel(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for expected in
-        ["tour", "store", "bench", "Start here:", "semel store check /var/lib/semel", "Exit codes:"]
-    {
+    for expected in [
+        "dev",
+        "serve",
+        "tour",
+        "store",
+        "bench",
+        "Start here:",
+        "semel store check /var/lib/semel",
+        "Exit codes:",
+    ] {
         assert!(help.stdout.contains(expected), "{expected} is missing: {}", help.stdout);
     }
     assert!(!help.stdout.contains("child"), "what is not for people is not shown: {}", help.stdout);
@@ -16,8 +23,10 @@ fn the_first_page_names_every_command_and_where_to_start() {
 
 #[test]
 fn every_page_fits_a_terminal() {
-    let pages: [&[&str]; 10] = [
+    let pages: [&[&str]; 12] = [
         &["--help"],
+        &["dev", "--help"],
+        &["serve", "--help"],
         &["tour", "--help"],
         &["store", "--help"],
         &["store", "check", "--help"],
@@ -38,10 +47,12 @@ fn every_page_fits_a_terminal() {
 
 #[test]
 fn wrong_usage_is_told_and_is_exit_code_2() {
-    let wrong: [&[&str]; 5] = [
+    let wrong: [&[&str]; 7] = [
         &[],
         &["frobnicate"],
         &["store", "check"],
+        &["dev", "--listen", "nowhere"],
+        &["serve", "--print-config", "--new-key"],
         &["bench", "store", "--keys", "many"],
         &["bench", "store", "--runs", "0"],
     ];

@@ -1,7 +1,10 @@
 //! The command line as people and scripts meet it: the real binary, its output and its exit codes.
 
 mod bench;
+mod dev;
 mod help;
 mod run;
+mod serve;
+mod server;
 mod store;
 mod tour;

@@ -1,0 +1,95 @@
+//! The server that is measured: a process of its own, so that its time and memory are its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_server::config::Config;
+use semel_server::credentials::{self, Secret};
+use semel_server::delivery::guard::Guard;
+use semel_store::Store;
+use semel_store_embedded::Options;
+use serde::{Deserialize, Serialize};
+
+use super::super::procfs;
+use super::client::Conn;
+use super::no_store::NoStore;
+use crate::failure::Failure;
+use crate::host::{self, Host};
+use crate::kin::{self, Kin};
+use crate::{opening, signals};
+
+/// What a server says when it can be reached.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ready {
+    address: SocketAddr,
+    secret: String,
+}
+
+/// A server under measurement.
+#[derive(Debug)]
+pub(super) struct Server {
+    kin: Kin,
+    pub(super) address: SocketAddr,
+    pub(super) secret: String,
+}
+
+impl Server {
+    /// A server on an embedded store in `dir`.
+    pub(super) fn durable(dir: &Path) -> Result<Self, Failure> {
+        Self::spawn("embedded", dir)
+    }
+
+    /// The same server with a store that answers at once.
+    pub(super) fn limit() -> Result<Self, Failure> {
+        Self::spawn("none", Path::new("."))
+    }
+
+    fn spawn(store: &str, dir: &Path) -> Result<Self, Failure> {
+        let mut kin = Kin::spawn(&["bench-serve", store], dir)?;
+        let ready: Option<Ready> = kin.next_line()?;
+        let ready = ready.ok_or_else(|| Failure::Broken("the server did not start".into()))?;
+        Ok(Self { kin, address: ready.address, secret: ready.secret })
+    }
+
+    /// Processor time so far.
+    pub(super) fn cpu(&self) -> Duration {
+        procfs::cpu_of(self.kin.pid()).unwrap_or_default()
+    }
+
+    /// Resident memory in bytes.
+    pub(super) fn memory(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "memory is below 2^52 bytes")]
+        procfs::memory_of(self.kin.pid()).map_or(f64::NAN, |memory| memory.resident as f64)
+    }
+
+    /// Commits so far, each of which ends with one flush of the log.
+    pub(super) async fn commits(&self) -> Result<f64, Failure> {
+        let mut conn = Conn::open(self.address, &self.secret).await?;
+        let text = conn.get("/metrics").await?;
+        let line = text.lines().find_map(|line| line.strip_prefix("semel_commit_duration_seconds_count "));
+        let number = line.and_then(|number| number.trim().parse().ok());
+        number.ok_or_else(|| Failure::Broken("/metrics does not count commits".into()))
+    }
+}
+
+/// Plays the server until the benchmark kills it.
+pub(crate) fn be_server(store: &str, dir: &Path) -> Result<(), Failure> {
+    let stop = signals::listen()?;
+    let secret = credentials::mint();
+    let backend: Arc<dyn Store> = match store {
+        "none" => Arc::new(NoStore::new()),
+        _ => Arc::new(opening::store(dir, Options::default())?),
+    };
+    let config = Config {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        data: PathBuf::from(dir),
+        bootstrap_key: Some(Secret::clone(&secret)),
+        ..Config::default()
+    };
+    let said = secret.expose().to_owned();
+    let ready = move |address| kin::say(&Ready { address, secret: said });
+    let host = Host { config, store: backend, guard: Guard::open_to_loopback(), dev: true };
+    host::runtime()?.block_on(host.run(Box::new(ready), stop))
+}

@@ -1,0 +1,132 @@
+//! Running a server from its start to its end: what `dev` and `serve` have in common.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use semel_core::records::{ApiKeyRecord, Scope};
+use semel_server::config::Config;
+use semel_server::credentials::{self, Secret};
+use semel_server::delivery::guard::Guard;
+use semel_server::net::{self, Server};
+use semel_server::service::{AuthMode, Options, Running};
+use semel_server::stop::Stop;
+use semel_store::{Command, Store};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+use crate::failure::Failure;
+
+/// A server that is to be run.
+pub(crate) struct Host {
+    /// How.
+    pub(crate) config: Config,
+    /// On what.
+    pub(crate) store: Arc<dyn Store>,
+    /// Which webhooks may be called.
+    pub(crate) guard: Guard,
+    /// Whether unknown queues are made.
+    pub(crate) dev: bool,
+}
+
+/// What tells people that the server can be reached.
+pub(crate) type Ready = Box<dyn FnOnce(SocketAddr) -> Result<(), Failure>>;
+
+/// The runtime of a server. With a second worker, one slow request does not keep the others waiting.
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let workers = thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(workers).enable_all().build().map_err(Failure::io("start a runtime"))
+}
+
+impl Host {
+    /// Runs until it is time to stop, and ends in order.
+    pub(crate) async fn run(self, ready: Ready, stop: Stop) -> Result<(), Failure> {
+        let ended = self.serve(ready, stop).await;
+        // Closing twice is fine, and after a start that failed it is needed.
+        let closed = self.store.close().await.map_err(self.about_store());
+        ended.and(closed)
+    }
+
+    async fn serve(&self, ready: Ready, stop: Stop) -> Result<(), Failure> {
+        let options = self.options().await?;
+        let tls = self.config.load_tls().map_err(|e| Failure::Usage(e.to_string()))?;
+        let caller = self.config.caller(self.guard.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
+        let listen = self.config.listen;
+        let listener = TcpListener::bind(listen).await.map_err(Failure::io(format!("listen on {listen}")))?;
+        let address = listener.local_addr().map_err(Failure::io("ask for our address"))?;
+        let running =
+            Running::start(self.store.clone(), caller, None, options).await.map_err(self.about_store())?;
+        let service = running.service().clone();
+        let server = Server {
+            app: self.config.expose(running.router()),
+            limits: self.config.net_limits(),
+            tls,
+            shed: Arc::new(move || service.overloaded()),
+        };
+        let serving = tokio::spawn(net::serve(listener, server, running.service().stop.clone()));
+        ready(address)?;
+        stop.stopped().await;
+        self.end(running, serving).await
+    }
+
+    /// Long polls are answered, running requests finish, deliveries finish or are put back, and what was accepted is
+    /// stored, in this order and within the grace.
+    async fn end(
+        &self,
+        running: Running,
+        serving: tokio::task::JoinHandle<net::Drained>,
+    ) -> Result<(), Failure> {
+        let by = Instant::now() + self.config.shutdown.grace;
+        running.begin_stop();
+        match serving.await {
+            Ok(drained) if drained.cut == 0 => {}
+            Ok(drained) => tracing::warn!(connections = drained.cut, "requests did not finish in time"),
+            Err(error) => tracing::error!(%error, "the accept loop broke"),
+        }
+        let grace = by.saturating_duration_since(Instant::now());
+        running.stop(grace).await.map_err(self.about_store())?;
+        tracing::info!("stopped");
+        Ok(())
+    }
+
+    /// Makes the admin key known, and decides who may come in.
+    async fn options(&self) -> Result<Options, Failure> {
+        if let Some(key) = &self.config.bootstrap_key {
+            self.admit(key).await?;
+        }
+        let any_key = !self.store.api_keys().await.map_err(self.about_store())?.is_empty();
+        self.config.check_exposure(any_key)?;
+        let auth = if any_key { AuthMode::Keys } else { AuthMode::Open };
+        if auth == AuthMode::Open {
+            tracing::warn!(listen = %self.config.listen, "no API key exists: whoever reaches this address may do anything");
+        }
+        Ok(Options { dev: self.dev, ..self.config.service_options(auth) })
+    }
+
+    /// Stores the key that exists before any other. It has one name, so that a new one replaces the old.
+    async fn admit(&self, key: &Secret) -> Result<(), Failure> {
+        let record = ApiKeyRecord {
+            id: "bootstrap".into(),
+            hash: credentials::hash(key.expose()),
+            label: "from the environment or the command line".into(),
+            scopes: vec![Scope::Admin],
+            queues: vec!["*".into()],
+            created_at: self.store.now(),
+            expires_at: None,
+            last_used_at: None,
+        };
+        let answers = self.store.apply(vec![Command::PutApiKey(Box::new(record))]).await;
+        for answer in answers.map_err(self.about_store())? {
+            answer?;
+        }
+        Ok(())
+    }
+
+    fn about_store(&self) -> impl Fn(semel_store::StoreError) -> Failure + use<> {
+        let dir: PathBuf = self.config.data.clone();
+        move |source| Failure::store(&dir)(source)
+    }
+}
