@@ -107,6 +107,11 @@ pub struct Response<'a> {
 const REFUSED: &str = "the connection was refused";
 const DNS: &str = "the host name could not be resolved";
 const BLOCKED: &str = "the address is not allowed";
+const UNABLE: &str = "the server could not make a connection";
+
+/// How long a delivery waits that the server had no means for, such as a free descriptor. Those under way give theirs
+/// back within seconds.
+const UNABLE_WAIT: Millis = Millis::from_secs(1);
 
 /// Why there was no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -129,6 +134,9 @@ pub enum DeliveryError {
     /// The guard against requests to private addresses refused.
     #[error("{BLOCKED}: {0}")]
     Blocked(String),
+    /// The server had not the means to make a connection, such as a free descriptor.
+    #[error("{UNABLE}: {0}")]
+    Unable(String),
     /// The head of the answer was too large to read. A large body is no error: it is just not kept.
     #[error("the head of the answer was too large")]
     TooLarge,
@@ -138,14 +146,14 @@ impl DeliveryError {
     /// Whether it proves that the worker never saw the job. A broken connection or a time-out does not: the request may
     /// have arrived, and only the answer been lost.
     pub const fn never_reached_worker(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Dns(_) | Self::Blocked(_))
+        matches!(self, Self::Refused(_) | Self::Dns(_) | Self::Blocked(_) | Self::Unable(_))
     }
 }
 
 /// The same of an error as a history keeps it.
 pub fn never_reached_worker(error: &str) -> bool {
     let begins = |beginning| error.strip_prefix(beginning).is_some_and(|rest| rest.starts_with(": "));
-    [REFUSED, DNS, BLOCKED].into_iter().any(begins)
+    [REFUSED, DNS, BLOCKED, UNABLE].into_iter().any(begins)
 }
 
 /// Reads the answer of a webhook.
@@ -188,7 +196,16 @@ pub fn of_response(response: &Response<'_>, mode: PushMode, now: Timestamp) -> O
 /// That includes a blocked address. It could go straight to the dead letters, but it is a mistake in the queue's
 /// settings, not in the job, and retries leave the time to mend it.
 pub fn of_error(error: &DeliveryError) -> Outcome {
-    Outcome::Failed { error: error.to_string().chars().take(REASON_MAX).collect() }
+    let words = error.to_string().chars().take(REASON_MAX).collect();
+    match error {
+        // The worker did nothing wrong and may be well: no attempt is burned, and its queue need not hold.
+        DeliveryError::Unable(_) => Outcome::Backpressure {
+            retry_after: Some(UNABLE_WAIT),
+            scope: Some(DeferScope::Job),
+            reason: Some(words),
+        },
+        _ => Outcome::Failed { error: words },
+    }
 }
 
 /// A body that is too large is left out, not held against the job: the effect has happened.
@@ -341,12 +358,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_server_had_no_means_for_burns_no_attempt_and_holds_no_queue() {
+        let outcome = of_error(&DeliveryError::Unable("too many open files".into()));
+        let Outcome::Backpressure { retry_after, scope, reason } = outcome else { panic!("{outcome:?}") };
+        assert_eq!((retry_after, scope), (Some(UNABLE_WAIT), Some(DeferScope::Job)));
+        assert!(reason.is_some_and(|reason| reason.contains("too many open files")));
+    }
+
+    #[test]
     fn an_error_says_the_same_of_the_worker_when_it_is_read_back() {
         let text = || "10.0.0.1".to_owned();
         let errors = [
             (DeliveryError::Refused(text()), true),
             (DeliveryError::Dns(text()), true),
             (DeliveryError::Blocked(text()), true),
+            (DeliveryError::Unable(text()), true),
             (DeliveryError::Timeout, false),
             (DeliveryError::Reset(text()), false),
             (DeliveryError::Tls(text()), false),

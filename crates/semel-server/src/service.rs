@@ -146,9 +146,9 @@ impl Running {
         let (stopper, stop) = stop::pair();
         let (news, suspects) = News::new();
         let news = Arc::new(news);
-        let mut registry = Registry::with_prefix("semel");
+        let mut registry = Registry::default();
         let store_metrics = StoreMetrics::register(&mut registry);
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::register(registry.sub_registry_with_prefix("semel"));
         let observed: Arc<dyn Store> = Arc::new(Observed::new(backend, store_metrics));
         let store: Arc<dyn Store> = Arc::new(Heralded::new(observed, news.clone()));
         let (commit, driver) = GroupCommit::start(store.clone(), options.commit);

@@ -124,8 +124,10 @@ pub(super) async fn create_key(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.may_everywhere(Scope::Admin)?;
-    let asked: NewKeyBody = wire::read(&body.bytes)?;
-    asked.check()?;
+    let asked = wire::read_checked(&body.bytes, |asked: NewKeyBody| {
+        asked.check()?;
+        Ok(asked)
+    })?;
     let secret = credentials::mint();
     let record = ApiKeyRecord {
         id: format!("key_{:016x}", rand::rng().random::<u64>()),

@@ -93,6 +93,21 @@ impl FromRequestParts<Arc<Service>> for Caller {
     }
 }
 
+/// Whoever asks for what is open to everybody. A server without keys answers them, too, only under a name of its machine.
+#[derive(Debug)]
+pub(super) struct Anybody;
+
+impl FromRequestParts<Arc<Service>> for Anybody {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        if service.keyring.is_open() {
+            from_this_machine(parts)?;
+        }
+        Ok(Self)
+    }
+}
+
 fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing =
         || Problem::new(Code::Unauthorized, "send your API key in the header: Authorization: Bearer sml_...");

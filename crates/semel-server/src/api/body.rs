@@ -32,12 +32,23 @@ impl<const BATCH: bool> FromRequest<Arc<Service>> for Body<BATCH> {
         check_kind(&parts.headers)?;
         let announced = announced_length(&parts.headers);
         if announced.is_some_and(|length| length > limit) {
+            pour_away(body).await;
             return Err(too_large(limit));
         }
         let room = room(service, announced.unwrap_or(limit))?;
         let collected = Limited::new(body, limit).collect().await.map_err(|error| broken(&*error, limit))?;
         Ok(Self { bytes: collected.to_bytes(), _room: room })
     }
+}
+
+/// Most bytes of a body that is too large which are received all the same.
+const POURED_MAX: usize = 32 * 1024 * 1024;
+
+/// Receives a body without keeping any of it. A client that is still sending when it is answered and cut off may never
+/// see the answer; one that has sent everything sees it, and can go on using its connection.
+async fn pour_away(body: axum::body::Body) {
+    let mut body = Limited::new(body, POURED_MAX);
+    while let Some(Ok(_)) = body.frame().await {}
 }
 
 fn announced_length(headers: &HeaderMap) -> Option<usize> {

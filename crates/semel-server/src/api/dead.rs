@@ -169,7 +169,6 @@ fn dead_query(queue: QueueName, params: Vec<(String, String)>) -> Result<(JobQue
         return Err(Problem::field("groupBy", "must be error, once"));
     }
     let query = jobs::query_of(rest)?;
-    query.validate()?;
     let query = JobQuery { queue: Some(queue), state: Some(lifecycle::State::Dead), ..query };
     Ok((query, !grouping.is_empty()))
 }

@@ -127,7 +127,6 @@ pub(super) async fn list_jobs(
 
 /// One page of a listing, as an answer.
 pub(super) async fn page(service: &Service, query: JobQuery) -> Result<Response, Problem> {
-    query.validate()?;
     let page = service.store.jobs(query).await?;
     let configs = Configs::of(service.store.as_ref(), &page.items).await?;
     let jobs = page.items.iter().map(|job| configs.view(job)).collect();
@@ -142,6 +141,9 @@ pub(super) fn query_of(params: Vec<(String, String)>) -> Result<JobQuery, Violat
         if let Err(problem) = set(&mut query, &name, value) {
             wrong.add(name, problem);
         }
+    }
+    if let Err(found) = query.validate() {
+        found.iter().for_each(|v| wrong.add(&v.field, &v.problem));
     }
     wrong.into_result()?;
     Ok(query)
@@ -158,7 +160,7 @@ fn set(query: &mut JobQuery, name: &str, value: String) -> Result<(), String> {
         "from" => query.from = Some(Time::parse(&value)?.0),
         "to" => query.to = Some(Time::parse(&value)?.0),
         "limit" => query.limit = number(&value)?,
-        "duplicated" => query.duplicated = Some(number(&value)?),
+        "duplicated" => query.duplicated = Some(at_least_one(&value)?),
         "cursor" => query.cursor = Some(value.parse().map_err(words)?),
         _ => match name.strip_prefix("metadata.") {
             Some(entry) => query.metadata.push((entry.to_owned(), value)),
@@ -170,6 +172,11 @@ fn set(query: &mut JobQuery, name: &str, value: String) -> Result<(), String> {
 
 fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "must be a whole number".to_owned())
+}
+
+fn at_least_one(text: &str) -> Result<u32, String> {
+    let found = number(text).ok().filter(|number| *number > 0);
+    found.ok_or_else(|| "must be a whole number, 1 or more".to_owned())
 }
 
 fn state_named(name: &str) -> Result<lifecycle::State, String> {

@@ -140,10 +140,11 @@ pub(super) async fn lease(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.may_in(Scope::Work, &queue)?;
-    let asked: LeaseBody = wire::read_or_default(&body.bytes)?;
+    let (request, wait) = wire::read_or_default_checked(&body.bytes, |asked: LeaseBody| {
+        Ok((asked.check(queue)?, Duration::from_secs(asked.wait.unwrap_or(0))))
+    })?;
     drop(body);
-    let wait = Duration::from_secs(asked.wait.unwrap_or(0));
-    let deliveries = wait_for_jobs(&service, asked.check(queue)?, wait).await?;
+    let deliveries = wait_for_jobs(&service, request, wait).await?;
     Ok(Json(Leased { jobs: deliveries.iter().map(DeliveryView::of).collect() }).into_response())
 }
 

@@ -6,6 +6,7 @@ mod body;
 pub mod code;
 mod dead;
 mod events;
+mod holds;
 mod jobs;
 pub mod keyring;
 mod keys;

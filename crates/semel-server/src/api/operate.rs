@@ -13,7 +13,7 @@ use semel_store::{Command, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::auth::Caller;
+use super::auth::{Anybody, Caller};
 use super::code::Code;
 use super::path::Named;
 use super::problem::{Problem, ProblemBody};
@@ -85,7 +85,7 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<H
 
 /// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operate", responses((status = 200, description = "Metrics", content_type = "application/openmetrics-text", body = String)))]
-pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
+pub(super) async fn metrics(State(service): State<Arc<Service>>, _: Anybody) -> Result<Response, Problem> {
     // Counting brings the gauges up to date; what cannot be counted now is shown as it last was.
     if let (Ok(_), Ok(queues)) = (service.store.stats().await, service.store.queues().await) {
         service.metrics.breakers(&queues);

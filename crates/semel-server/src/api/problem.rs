@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 use semel_core::refusal::Refusal;
-use semel_core::violation::Violations;
+use semel_core::violation::{Violation, Violations};
 use semel_store::StoreError;
 use semel_store::group_commit::CommitError;
 use serde::Serialize;
@@ -82,6 +82,33 @@ impl Problem {
         &self.detail
     }
 
+    /// This problem and another one. If both are about fields, all of them are named.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        if self.code == Code::Invalid && other.code == Code::Invalid {
+            self.violations.extend(other.violations);
+            self.detail = in_words(&self.violations);
+        }
+        self
+    }
+
+    /// What it says about other members than those in `known`.
+    #[must_use]
+    pub fn about_others(mut self, known: &Violations) -> Self {
+        let member = |field: &str| field.split(['.', '[']).next().unwrap_or_default().to_owned();
+        self.violations.retain(|v| known.iter().all(|other| other.field != member(&v.field)));
+        self
+    }
+
+    /// Two checks of one request: both, or all that is wrong with either.
+    pub fn both<A, B>(one: Result<A, Self>, other: Result<B, Self>) -> Result<(A, B), Self> {
+        match (one, other) {
+            (Ok(one), Ok(other)) => Ok((one, other)),
+            (Err(one), Err(other)) => Err(one.and(other)),
+            (Err(problem), Ok(_)) | (Ok(_), Err(problem)) => Err(problem),
+        }
+    }
+
     /// Says when to try again.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -125,13 +152,21 @@ impl IntoResponse for Problem {
     }
 }
 
+/// Longest text about one field, in characters. What the caller sent may be repeated in it, and that may be long.
+const TEXT_MAX: usize = 500;
+
+fn in_words(violations: &[FieldProblem]) -> String {
+    let each: Vec<_> = violations.iter().map(|v| format!("{}: {}", v.field, v.problem)).collect();
+    each.join("; ")
+}
+
 impl From<Violations> for Problem {
     fn from(found: Violations) -> Self {
-        let violations = found
-            .iter()
-            .map(|v| FieldProblem { field: v.field.clone(), problem: v.problem.clone() })
-            .collect();
-        Self { violations, ..Self::new(Code::Invalid, found.to_string()) }
+        let short = |text: &str| text.chars().take(TEXT_MAX).collect();
+        let short = |v: &Violation| FieldProblem { field: short(&v.field), problem: short(&v.problem) };
+        let violations: Vec<_> = found.iter().map(short).collect();
+        let words = in_words(&violations);
+        Self { violations, ..Self::new(Code::Invalid, words) }
     }
 }
 

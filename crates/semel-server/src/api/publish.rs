@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use semel_core::job::Overrides;
 use semel_core::key::Key;
 use semel_core::name::{Group, QueueName};
+use semel_core::payload::Payload;
 use semel_core::publish::{Draft, METADATA_MAX, Publish, Published};
 use semel_core::queue::QueueConfig;
 use semel_core::records::Scope;
@@ -174,17 +175,13 @@ impl PublishBody {
             note(&mut wrong, found);
             None
         });
-        let Some(payload) = self.payload else {
-            wrong.add("payload", "is required: send any JSON value");
-            return Err(wrong.into());
-        };
-        let payload = match wire::payload(payload) {
-            Ok(payload) => payload,
-            Err(found) => {
-                note(&mut wrong, found);
-                return Err(wrong.into());
-            }
-        };
+        let payload = self.payload.map(wire::payload);
+        let missing = || Err(Violations::one("payload", "is required: send any JSON value"));
+        let payload = payload.unwrap_or_else(missing).unwrap_or_else(|found| {
+            note(&mut wrong, found);
+            // It goes nowhere, but what else is wrong is still to be found.
+            Payload::from_parsed("null")
+        });
         let draft = Draft {
             queue,
             payload,
@@ -248,8 +245,10 @@ pub(super) async fn publish(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.may_in(Scope::Publish, &queue)?;
-    let asked: PublishBody = wire::read(&body.bytes)?;
-    let publish = asked.traced(&headers).check(queue.clone(), header_key(&headers)?, &caller)?;
+    let key = header_key(&headers);
+    let in_header = key.as_ref().ok().cloned().flatten();
+    let check = |asked: PublishBody| asked.traced(&headers).check(queue.clone(), in_header, &caller);
+    let (_, publish) = Problem::both(key, wire::read_checked(&body.bytes, check))?;
     let published = commit_or_create(&service, &queue, publish).await?;
     answer(&service, &queue, &published, wait).await
 }
@@ -334,8 +333,8 @@ pub(super) async fn publish_batch(
         create(&service, &queue).await?;
     }
     let checked = items.into_iter().map(|item| {
-        let asked: PublishBody = wire::read(item.get().as_bytes())?;
-        asked.traced(&headers).check(queue.clone(), None, &caller)
+        let check = |asked: PublishBody| asked.traced(&headers).check(queue.clone(), None, &caller);
+        wire::read_checked(item.get().as_bytes(), check)
     });
     let results = commit_each(&service, &queue, checked.collect()).await;
     all_failed_alike(&results)?;

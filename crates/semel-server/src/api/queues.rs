@@ -170,8 +170,11 @@ pub(super) async fn put_queue(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.may_in(Scope::Manage, &queue)?;
-    let config = wire::read_or_default::<QueueBody>(&body.bytes)?.into_config();
-    config.validate()?;
+    let config = wire::read_or_default_checked(&body.bytes, |asked: QueueBody| {
+        let config = asked.into_config();
+        config.validate()?;
+        Ok(config)
+    })?;
     let before = service.store.queue(&queue).await?;
     let needs_secret = needs_secret(&config, before.as_ref());
     service.commit.submit(Command::PutQueue { name: queue.clone(), config: Box::new(config) }).await?;

@@ -179,9 +179,9 @@ pub(super) async fn put_schedule(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.may(Scope::Manage)?;
-    let asked: ScheduleBody = wire::read(&body.bytes)?;
     let now = service.store.now();
-    let mut record = asked.into_record(name, now)?;
+    let read = |asked: ScheduleBody| Ok(asked.into_record(name, now)?);
+    let mut record = wire::read_checked(&body.bytes, read)?;
     caller.may_in(Scope::Manage, &record.queue)?;
     let before = look_up(&service, &record.name).await?;
     if let Some(before) = &before {

@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 use super::auth::Caller;
 use super::body::{BatchBody, Body};
 use super::code::Code;
+use super::holds;
 use super::jobs;
 use super::path::OfJob;
 use super::problem::{Problem, ProblemBody};
@@ -152,11 +153,21 @@ impl SettleBody {
     }
 
     fn command(self, id: JobId, verb: Verb) -> Result<Command, Problem> {
-        let token = self.token()?;
-        if verb == Verb::Extend {
-            let seconds = self.seconds.ok_or_else(|| Problem::field("seconds", "is required: 1 to 43200"))?;
-            return Ok(Command::Extend(Extend::new(id, token, seconds.0)?));
-        }
+        let token = self.token().map_err(Problem::from);
+        let known = token.as_ref().ok().copied().flatten();
+        let command = match verb {
+            Verb::Extend => self.extend(id, known),
+            Verb::Ack | Verb::Nack | Verb::Defer => self.settle(id, known, verb),
+        };
+        Problem::both(token, command).map(|(_, command)| command)
+    }
+
+    fn extend(self, id: JobId, token: Option<Token>) -> Result<Command, Problem> {
+        let seconds = self.seconds.ok_or_else(|| Problem::field("seconds", "is required: 1 to 43200"))?;
+        Ok(Command::Extend(Extend::new(id, token, seconds.0)?))
+    }
+
+    fn settle(self, id: JobId, token: Option<Token>, verb: Verb) -> Result<Command, Problem> {
         let report = Report { from_worker: true, ..Report::default() };
         Ok(Command::Settle(Settle::new(id, token, self.outcome(verb)?, report)?))
     }
@@ -229,8 +240,10 @@ async fn settle(
     body: &Body,
 ) -> Result<Response, Problem> {
     may_settle(service, caller, id).await?;
-    let said: SettleBody = wire::read_or_default(&body.bytes)?;
-    let reply = service.commit.submit(said.command(id, verb)?).await?;
+    let command = wire::read_or_default_checked(&body.bytes, |said: SettleBody| said.command(id, verb))?;
+    let hold = holds::asked(&command);
+    let reply = service.commit.submit(command).await?;
+    holds::count(service, hold, &reply).await;
     Ok(Json(SettledView::of(id, &reply)?).into_response())
 }
 
@@ -384,19 +397,23 @@ pub(super) async fn settle_batch(
     for item in &items {
         let read = read_item(&service, &caller, item).await;
         places.push(read.map(|(id, command)| {
+            let hold = holds::asked(&command);
             commands.push(command);
-            id
+            (id, hold)
         }));
     }
     let mut replies = service.commit.submit_all(commands).await.into_iter();
     let missing = || Problem::new(Code::Internal, "the store gave no answer");
     let mut results = Vec::with_capacity(places.len());
     for place in places {
-        let result = place.and_then(|id| {
-            let reply = replies.next().ok_or_else(missing)?;
-            SettledView::of(id, &reply?)
+        let reply = place.and_then(|place| {
+            let reply = replies.next().ok_or_else(missing)??;
+            Ok((place, reply))
         });
-        results.push(match result {
+        if let Ok(((_, hold), reply)) = &reply {
+            holds::count(&service, *hold, reply).await;
+        }
+        results.push(match reply.and_then(|((id, _), reply)| SettledView::of(id, &reply)) {
             Ok(settled) => SettleResult::Settled(settled),
             Err(problem) => SettleResult::Problem(problem.body()),
         });

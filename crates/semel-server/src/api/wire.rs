@@ -111,40 +111,82 @@ pub(super) fn payload(raw: Box<RawValue>) -> Result<Payload, Violations> {
     Payload::from_json(String::from(Box::<str>::from(raw)))
 }
 
+/// Most members of one body that are named as wrong. No body has as many, and a million keys must not make an answer that
+/// is larger than they are.
+const NAMED_MAX: usize = 32;
+
 /// Reads a body. If it does not fit, every member that is wrong is named.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| what_is_wrong::<T>(body, &error))
+    read_checked(body, Ok)
 }
 
 /// Reads a body that may be left out.
 pub(super) fn read_or_default<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Problem> {
-    if body.iter().all(u8::is_ascii_whitespace) { Ok(T::default()) } else { read(body) }
+    read_or_default_checked(body, Ok)
+}
+
+/// Reads a body that may be left out, and checks what it says.
+pub(super) fn read_or_default_checked<T: DeserializeOwned + Default, U>(
+    body: &[u8],
+    check: impl FnOnce(T) -> Result<U, Problem>,
+) -> Result<U, Problem> {
+    if body.iter().all(u8::is_ascii_whitespace) { check(T::default()) } else { read_checked(body, check) }
+}
+
+/// Reads a body and checks what it says. If some of its members cannot be read, the others are checked all the same, so
+/// that everything that is wrong is named at once.
+pub(super) fn read_checked<T: DeserializeOwned, U>(
+    body: &[u8],
+    check: impl FnOnce(T) -> Result<U, Problem>,
+) -> Result<U, Problem> {
+    // Serde would read an array as the members of an object in their order.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(not_an_object(body));
+    }
+    let error = match serde_json::from_slice(body) {
+        Ok(read) => return check(read),
+        Err(error) => error,
+    };
+    let Ok(mut members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
+        return Err(not_json(&error));
+    };
+    let found = unreadable::<T>(&members, &error);
+    members.retain(|name, _| found.iter().all(|v| v.field != *name));
+    let rest = serde_json::to_string(&members).unwrap_or_default();
+    let checked = serde_json::from_str(&rest).ok().map(check);
+    let also = checked.and_then(Result::err).map(|problem| problem.about_others(&found));
+    Err(also.into_iter().fold(found.into(), Problem::and))
 }
 
 /// Reads the body member by member: every member of a body may be left out, so a body of one member fails because of it.
-fn what_is_wrong<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Problem {
-    let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(body) else {
-        return not_an_object(body, error);
-    };
-    let mut found = Violations::default();
-    for (name, value) in &members {
+fn unreadable<T: DeserializeOwned>(
+    members: &BTreeMap<String, &RawValue>,
+    error: &serde_json::Error,
+) -> Violations {
+    let wrong = members.iter().filter_map(|(name, value)| {
         let alone = serde_json::to_string(&BTreeMap::from([(name, value)])).unwrap_or_default();
-        if let Err(problem) = serde_json::from_str::<T>(&alone) {
-            found.add(name.as_str(), without_position(&problem));
-        }
-    }
-    if found.iter().next().is_none() {
+        serde_json::from_str::<T>(&alone).err().map(|problem| (name, without_position(&problem)))
+    });
+    let mut found = Violations::default();
+    wrong.take(NAMED_MAX).for_each(|(name, problem)| found.add(name.as_str(), problem));
+    match found.iter().count() {
         // Each member alone is fine, so one of them is there twice.
-        found.add("body", without_position(error));
+        0 => found.add("body", without_position(error)),
+        NAMED_MAX => found.add("body", format!("has more that may be wrong: {NAMED_MAX} members are named")),
+        _ => {}
     }
-    found.into()
+    found
 }
 
-fn not_an_object(body: &[u8], error: &serde_json::Error) -> Problem {
+fn not_an_object(body: &[u8]) -> Problem {
     match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Ok(_) => Problem::new(Code::InvalidJson, "the body must be a JSON object"),
-        Err(_) => Problem::new(Code::InvalidJson, format!("the body is not valid JSON: {error}")),
+        Err(error) => not_json(&error),
     }
+}
+
+fn not_json(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::InvalidJson, format!("the body is not valid JSON: {error}"))
 }
 
 /// What serde says, without the line and column of a text the caller never saw.
@@ -181,6 +223,32 @@ mod tests {
         assert_eq!(fields(r#"{"delay": 1, "colour": 2}"#), ["colour"]);
         assert_eq!(fields(r#"{"delay": 1, "delay": 2}"#), ["body"]);
         assert_eq!(fields(r#"{"delay": 18446744073709551616}"#), ["delay"]);
+    }
+
+    #[test]
+    fn what_can_be_read_is_checked_although_the_rest_cannot() {
+        let check = |body: Body| match body.lease_seconds {
+            Some(_) => Err(Problem::field("leaseSeconds", "is too long")),
+            None => Err::<(), _>(Problem::field("delay", "is required")),
+        };
+        let named = |body: &str| {
+            let problem = read_checked(body.as_bytes(), check).unwrap_err();
+            problem.detail().to_owned()
+        };
+        let words = named(r#"{"delay": -1, "leaseSeconds": 5}"#);
+        assert!(words.contains("delay: must be") && words.contains("leaseSeconds: is too long"), "{words}");
+        let words = named(r#"{"delay": -1}"#);
+        assert!(
+            words.contains("must be") && !words.contains("is required"),
+            "it is there, and wrong: {words}"
+        );
+    }
+
+    #[test]
+    fn an_answer_about_a_great_many_members_is_short() {
+        let members: Vec<_> = (0..1000).map(|n| format!(r#""k{n}": 0"#)).collect();
+        let named = fields(&format!("{{{}}}", members.join(",")));
+        assert_eq!((named.len(), named.last().map(String::as_str)), (NAMED_MAX + 1, Some("body")));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_core::lease::Delivery;
+use semel_core::lifecycle::State;
 use semel_core::outcome::{DeferScope, Outcome, of_error};
 use semel_core::settle::{REASON_MAX, Report, Settle};
 use semel_core::time::Millis;
@@ -23,6 +24,15 @@ const AGAIN_FIRST: Duration = Duration::from_millis(20);
 /// Longest such wait.
 const AGAIN_MOST: Duration = Duration::from_secs(2);
 
+/// What the end of a delivery means for its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum After {
+    /// Something may have become ready: the job itself later, or what it held up.
+    Look,
+    /// The job is done and held up nobody.
+    Nothing,
+}
+
 /// Calls the webhook and settles the delivery by its answer. `release` says that there is no time left to wait for it.
 pub(super) async fn attempt(
     service: &Service,
@@ -30,7 +40,7 @@ pub(super) async fn attempt(
     target: Arc<Target>,
     delivery: Delivery,
     release: Stop,
-) {
+) -> After {
     let now = service.store.now();
     let message = Message::new(&target, &delivery, now);
     let timeout = target.timeout(delivery.spec.overrides.timeout);
@@ -54,7 +64,9 @@ pub(super) async fn attempt(
     };
     debug!(job = %delivery.id, %queue, attempt = delivery.attempt, status = report.status_code, ?took, "delivered");
     count_hold(service, &target, &delivery, &outcome);
-    settle(service, &delivery, outcome, report).await;
+    let state = settle(service, &delivery, outcome, report).await;
+    let held_up_others = target.is_gated || delivery.probe;
+    if state == Some(State::Completed) && !held_up_others { After::Nothing } else { After::Look }
 }
 
 /// Gives a delivery back that was leased for a webhook which is no longer there.
@@ -80,16 +92,16 @@ fn count_hold(service: &Service, target: &Target, delivery: &Delivery, outcome: 
 }
 
 /// Settles, and goes on trying while the lease lasts: the answer of the worker must not be lost because a disk was slow.
-async fn settle(service: &Service, delivery: &Delivery, outcome: Outcome, report: Report) {
-    let Some(settle) = checked(delivery, outcome, report) else { return };
+async fn settle(service: &Service, delivery: &Delivery, outcome: Outcome, report: Report) -> Option<State> {
+    let settle = checked(delivery, outcome, report)?;
     let mut wait = AGAIN_FIRST;
     loop {
         match service.commit.settle(settle.clone()).await {
-            Ok(_) => return,
+            Ok(settled) => return Some(settled.state),
             Err(CommitError::Refused(refusal)) => {
                 // Cancelled meanwhile, or taken over: what the worker answered no longer counts.
                 debug!(job = %delivery.id, code = refusal.code(), "the settle was refused");
-                return;
+                return None;
             }
             Err(error) if lasts(service, delivery, &error) => {
                 debug!(job = %delivery.id, %error, "the settle is tried again");
@@ -98,7 +110,7 @@ async fn settle(service: &Service, delivery: &Delivery, outcome: Outcome, report
             }
             Err(error) => {
                 warn!(job = %delivery.id, %error, "the outcome of a delivery could not be stored; it will be delivered again");
-                return;
+                return None;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One connection to a webhook: how it is made, and what goes over it.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use semel_core::outcome::DeliveryError;
@@ -33,6 +34,12 @@ const BUFFER_MAX: usize = 64 * 1024;
 /// an endpoint that answered without reading the whole request keeps it busy for longer, and loses it.
 const FREE_WITHIN: Duration = Duration::from_millis(100);
 
+/// Whether a connection failed because this process or machine has run out of something, whoever was to be called.
+fn lacks_means(error: &io::Error) -> bool {
+    let out_of = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| out_of.contains(&errno))
+}
+
 /// The request of a delivery.
 pub(super) type Post = Request<Full<Bytes>>;
 
@@ -50,6 +57,7 @@ impl Connector {
         let addresses = self.addresses(origin).await?;
         let stream = dial_any(self.dial.as_ref(), &addresses).await.map_err(|error| match error.kind() {
             ErrorKind::TimedOut => DeliveryError::Timeout,
+            _ if lacks_means(&error) => DeliveryError::Unable(error.to_string()),
             // Whatever else it was, the endpoint has seen nothing of the delivery.
             _ => DeliveryError::Refused(error.to_string()),
         })?;

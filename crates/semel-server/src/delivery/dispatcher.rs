@@ -1,5 +1,7 @@
 //! The dispatcher of one push queue: leases what is ready and has it delivered, a bounded number at once.
 
+use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +9,12 @@ use semel_core::lease::{Delivery, LEASE_BATCH_MAX, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::time::Timestamp;
 use semel_store::StoreError;
+use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
-use super::attempt::{attempt, put_back};
+use super::attempt::{After, attempt, put_back};
 use super::call::Caller;
 use super::target::Target;
 use crate::news::Bell;
@@ -34,7 +37,7 @@ pub(super) struct Dispatcher {
     bell: Bell,
     /// Says that deliveries under way are to be put back.
     release: Stop,
-    under_way: JoinSet<()>,
+    under_way: JoinSet<After>,
 }
 
 /// What a look at the queue brought.
@@ -80,10 +83,14 @@ impl Dispatcher {
             tokio::pin!(rung);
             // Enabled before the look, so that a job that comes between the look and the wait is heard.
             rung.as_mut().enable();
-            let due = match self.look().await {
-                Ok(Look::Again) => continue,
-                Ok(Look::Due(due)) => Some(due),
-                Ok(Look::Full) => None,
+            match self.look().await {
+                Ok(Look::Again) => {}
+                Ok(Look::Due(due)) => {
+                    if self.wait(rung, due).await.is_break() {
+                        break;
+                    }
+                }
+                Ok(Look::Full) => self.wait_for_room().await,
                 Ok(Look::Gone) => {
                     // What rang was perhaps meant for a worker that pulls.
                     self.bell.notify_one();
@@ -92,26 +99,53 @@ impl Dispatcher {
                 Err(error) => {
                     warn!(queue = %self.queue, %error, "nothing could be leased");
                     tokio::time::sleep(AFTER_ERROR).await;
-                    continue;
                 }
-            };
-            let (service, changes, under_way) = (&self.service, &mut self.changes, &mut self.under_way);
-            tokio::select! {
-                () = service.stop.stopped() => break,
-                changed = changes.changed() => match changed {
-                    Ok(()) => self.current_at = None,
-                    Err(_) => break,
-                },
-                () = rung, if due.is_some() => {}
-                Some(ended) = under_way.join_next() => report(&self.queue, ended),
-                () = service.until_due(due.flatten()), if due.is_some() => {}
             }
         }
-        let Self { queue, changes, mut under_way, .. } = self;
+        let Self { queue, changes, mut under_way, bell, .. } = self;
         // Now, and not when the last delivery has ended: a queue that pushes again gets another dispatcher.
         drop(changes);
         while let Some(ended) = under_way.join_next().await {
-            report(&queue, ended);
+            // Nobody looks here any more; a worker that pulls from this queue now may.
+            if report(&queue, ended) == After::Look {
+                bell.notify_one();
+            }
+        }
+    }
+
+    /// Waits until there may be something to lease; breaks when there never will. A delivery that ended well and held up
+    /// nobody is no reason to look.
+    async fn wait(&mut self, mut rung: Pin<&mut Notified<'_>>, due: Option<Timestamp>) -> ControlFlow<()> {
+        let Self { service, changes, current_at, under_way, queue, .. } = self;
+        let due = service.until_due(due);
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                // Whatever comes, the next look finds the rest of it; in a fixed order a simulation can be repeated.
+                biased;
+                () = service.stop.stopped() => return ControlFlow::Break(()),
+                changed = changes.changed() => {
+                    *current_at = None;
+                    return if changed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+                }
+                () = rung.as_mut() => return ControlFlow::Continue(()),
+                Some(ended) = under_way.join_next() => if report(queue, ended) == After::Look {
+                    return ControlFlow::Continue(());
+                },
+                () = due.as_mut() => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    /// Waits until a delivery has ended, or it is time to stop.
+    async fn wait_for_room(&mut self) {
+        let Self { service, under_way, queue, .. } = self;
+        tokio::select! {
+            biased;
+            () = service.stop.stopped() => {}
+            Some(ended) = under_way.join_next() => {
+                report(queue, ended);
+            }
         }
     }
 
@@ -169,7 +203,10 @@ impl Dispatcher {
 
     fn put_back(&mut self, delivery: Delivery) {
         let service = self.service.clone();
-        self.under_way.spawn(async move { put_back(&service, &delivery).await });
+        self.under_way.spawn(async move {
+            put_back(&service, &delivery).await;
+            After::Look
+        });
     }
 
     fn deliver(&mut self, delivery: Delivery) {
@@ -180,8 +217,9 @@ impl Dispatcher {
 }
 
 /// A delivery that panicked is settled by nobody: its lease runs out, and it is delivered again.
-fn report(queue: &QueueName, ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
+fn report(queue: &QueueName, ended: Result<After, tokio::task::JoinError>) -> After {
+    ended.unwrap_or_else(|error| {
         error!(%queue, %error, "a delivery ended in a panic; its lease will run out");
-    }
+        After::Look
+    })
 }

@@ -19,6 +19,8 @@ pub(super) struct Target {
     /// Most deliveries under way at once.
     pub(super) in_flight: u32,
     pub(super) simpleq: bool,
+    /// Whether the end of one delivery can let another go: only so many at once, of the queue or of a group, or a breaker.
+    pub(super) is_gated: bool,
     timeout: Millis,
     secrets: Vec<WebhookSecret>,
 }
@@ -37,6 +39,9 @@ impl Target {
             mode: *mode,
             defer_scope: record.config.defer_scope,
             in_flight: in_flight(push, record.config.concurrency, usual_in_flight),
+            is_gated: record.config.concurrency.is_some()
+                || record.config.group_concurrency.is_some()
+                || record.config.breaker.is_some(),
             simpleq: *signature == Signature::SimpleQ,
             timeout: *timeout,
             secrets: record.secrets.clone(),

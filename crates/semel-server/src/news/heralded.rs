@@ -27,7 +27,7 @@ pub struct Heralded {
 /// What has to be known of a command to tell what it brought about.
 enum Entry {
     Publish(QueueName),
-    Settle { id: JobId, kind: Kind, replayed: bool },
+    Settle { id: JobId, kind: Kind, replayed: bool, by_worker: bool },
     Queue(QueueName),
     QueueGone(QueueName),
     Job { id: JobId, kind: Kind },
@@ -43,6 +43,7 @@ impl Entry {
                 id: settle.id(),
                 kind: kind_of(settle.outcome()),
                 replayed: is_replayed(settle.outcome()),
+                by_worker: settle.report().from_worker,
             },
             Command::PutQueue { name: queue, .. }
             | Command::Pause { queue, .. }
@@ -87,7 +88,7 @@ impl Heralded {
         match (entry, reply) {
             (Entry::Publish(queue), Reply::Published(published)) => self.published(queue, published),
             (
-                Entry::Settle { id, kind, replayed },
+                Entry::Settle { id, kind, replayed, by_worker },
                 Reply::Settled { queue, state, took, repeated: false, .. },
             ) => {
                 if let Some(took) = took {
@@ -96,12 +97,12 @@ impl Heralded {
                 if *replayed {
                     self.news.suspect(queue, *id);
                 }
-                self.settled(queue, *id, *state, *kind);
+                self.settled(queue, *id, *state, *kind, *by_worker);
             }
             (Entry::Other, Reply::Rescued { jobs, .. }) => {
                 for job in jobs {
                     self.tell(Kind::Expired, Some(&job.queue), Some(job.id));
-                    self.settled(&job.queue, job.id, job.state, Kind::Retrying);
+                    self.settled(&job.queue, job.id, job.state, Kind::Retrying, true);
                 }
             }
             (Entry::Queue(queue), _) => self.queue_changed(queue),
@@ -134,8 +135,11 @@ impl Heralded {
     }
 
     /// The end of a delivery frees a slot, a group, or a held queue; or it puts the job back.
-    fn settled(&self, queue: &QueueName, id: JobId, state: State, kind: Kind) {
-        if state != State::AwaitingAck {
+    /// A dispatcher that completes a job knows so itself, and whether that lets another go: ringing it would have it look
+    /// twice for every job.
+    fn settled(&self, queue: &QueueName, id: JobId, state: State, kind: Kind, by_worker: bool) {
+        let is_known = state == State::Completed && !by_worker;
+        if state != State::AwaitingAck && !is_known {
             self.news.bells.ring(queue, 1);
         }
         if state.is_finished() {

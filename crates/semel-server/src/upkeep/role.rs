@@ -71,10 +71,11 @@ pub(crate) trait Role: Send + 'static {
 pub(super) async fn tend<R: Role>(mut role: R, service: Arc<Service>) {
     let mut failures = 0;
     while !service.stop.is_stopped() {
+        let began = service.store.now();
         match role.run_once().await {
             Ok(next) => {
                 failures = 0;
-                until_stopped(&service, come_to(&service, next)).await;
+                until_stopped(&service, come_to(&service, began, next)).await;
             }
             Err(trouble) => {
                 let pause = backoff(failures);
@@ -93,10 +94,11 @@ async fn until_stopped(service: &Service, wait: impl Future<Output = ()>) {
     }
 }
 
-async fn come_to(service: &Service, next: Next) {
+/// A span counts from the beginning of the run: what became due while it ran is not put off by a whole span more.
+async fn come_to(service: &Service, began: Timestamp, next: Next) {
     match next {
         Next::Soon => tokio::task::yield_now().await,
-        Next::In(span) => service.alarm.until(service.store.now().plus(span)).await,
+        Next::In(span) => service.alarm.until(began.plus(span)).await,
         Next::At(at) => service.alarm.until(at).await,
     }
 }

@@ -122,11 +122,14 @@ async fn a_finished_job_is_told_of_but_not_buried(world: &World) {
 }
 
 async fn effects_that_come_back_count_too(world: &World) {
-    world.queue("q", json!({ "duplicates": { "limit": 1 } })).await;
+    let retry = json!({ "strategy": "fixed", "base": 1, "jitter": "none" });
+    world.queue("q", json!({ "duplicates": { "limit": 1 }, "retry": retry })).await;
     let id = publish(world, "k", 1).await;
     world.lease_one("q").await;
     world.advance(secs(61));
-    let again = eventually(async || world.lease("q", 1).await.pop()).await;
+    world.until(&id, "pending").await;
+    world.advance(secs(1));
+    let again = world.lease_one("q").await;
     let ack = json!({ "lease": again["lease"], "effect": { "outcome": "replayed" } });
     world.client.post(&format!("/v1/jobs/{id}/ack"), ack).await.expect(200);
     assert_eq!(listed(world, "duplicated=1").await, [id.as_str()]);

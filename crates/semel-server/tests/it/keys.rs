@@ -255,9 +255,11 @@ async fn a_dead_job_keeps_its_key(world: &World) {
 
 async fn a_dead_job_may_be_revived_by_a_publish(world: &World) {
     let first = dead(world, json!({ "onDead": "revive" })).await;
+    world.advance(secs(1));
     let later = again(world, 1).await;
     assert_eq!((&later["id"], &later["status"]), (&first["id"], &json!("pending")));
     assert_eq!((&later["deduplicated"], &later["keyExpiresAt"]), (&json!(true), &Value::Null));
+    world.advance(secs(1));
     let leased = world.lease_one("q").await;
     assert_eq!(
         (&leased["id"], &leased["attempt"], &leased["idempotencyKey"]),

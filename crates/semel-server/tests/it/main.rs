@@ -9,6 +9,7 @@ mod kit;
 mod ack_mode;
 mod backpressure;
 mod bad_input;
+mod cross_site;
 mod dead;
 mod duplicates;
 mod keys;

@@ -53,7 +53,9 @@ async fn a_delayed_job_waits_for_its_time(world: &World) {
     let made = world.publish("q", json!({ "payload": 1, "delay": 60, "priority": 100 })).await;
     assert_eq!(world.job(made["id"].as_str().unwrap()).await["scheduledFor"], world.in_secs(60));
     world.publish("q", json!({ "payload": 2 })).await;
-    assert_eq!(payloads(&world.lease("q", 9).await), [2]);
+    let ready = world.lease("q", 9).await;
+    assert_eq!(payloads(&ready), [2]);
+    ack_all(world, &ready).await;
     world.advance(millis(59_999));
     assert!(world.lease("q", 9).await.is_empty(), "never before its time");
     world.advance(millis(1));
@@ -68,7 +70,9 @@ async fn a_job_with_a_time_waits_for_it(world: &World) {
     let both = json!({ "payload": 1, "runAt": at, "delay": 5 });
     world.client.post("/v1/queues/q/jobs", both).await.problem(400, "invalid");
     world.publish("q", json!({ "payload": 2, "runAt": "2020-01-01T00:00:00Z" })).await;
-    assert_eq!(payloads(&world.lease("q", 9).await), [2], "a time that is past is now");
+    let ready = world.lease("q", 9).await;
+    assert_eq!(payloads(&ready), [2], "a time that is past is now");
+    ack_all(world, &ready).await;
     world.advance(millis(89_999));
     assert!(world.lease("q", 9).await.is_empty());
     world.advance(millis(1));

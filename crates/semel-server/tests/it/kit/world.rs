@@ -70,10 +70,6 @@ impl World {
         Self::shaped(backend, usual_options).await
     }
 
-    pub(crate) async fn with(backend: Backend, options: Options) -> Self {
-        Self::shaped(backend, |_| options).await
-    }
-
     /// A server whose options may depend on the directory that is its own. One that asks for API keys has one, with which
     /// the client may do everything.
     pub(crate) async fn shaped(backend: Backend, options: impl FnOnce(&Path) -> Options) -> Self {

@@ -76,12 +76,23 @@ pub(super) fn push(
     })?;
     let began = Instant::now();
     load::singles(runtime, server, queue, jobs, numbers)?;
+    until_handled(&worker, jobs)?;
     until_completed(runtime, server, queue, jobs)?;
-    let rate = per_second(jobs, began.elapsed());
-    if worker.handled() < jobs {
-        return Err(Failure::Broken(format!("the worker handled {} of {jobs} jobs", worker.handled())));
+    Ok(per_second(jobs, began.elapsed()))
+}
+
+/// Waits until the worker has handled `jobs` deliveries. Asking the worker costs the server nothing.
+fn until_handled(worker: &Worker, jobs: u64) -> Result<(), Failure> {
+    let (mut seen, mut moved) = (0, Instant::now());
+    while worker.handled() < jobs {
+        if worker.handled() > seen {
+            (seen, moved) = (worker.handled(), Instant::now());
+        } else if moved.elapsed() > STALLED {
+            return Err(Failure::Broken(format!("the worker handled {seen} of {jobs} jobs, then nothing")));
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(rate)
+    Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]
@@ -98,12 +109,13 @@ pub(super) fn pull(
     numbers: &Numbers,
 ) -> Result<f64, Failure> {
     let settled = Arc::new(AtomicU64::new(0));
+    let last = Arc::new(Mutex::new(Instant::now()));
     let began = Instant::now();
     let workers: JoinSet<Result<(), Failure>> = runtime.block_on(async {
         let mut workers = JoinSet::new();
         for _ in 0..4 {
             let conn = Conn::open(server.address, &server.secret).await?;
-            workers.spawn(work(conn, queue.to_owned(), jobs, settled.clone()));
+            workers.spawn(work(conn, queue.to_owned(), jobs, settled.clone(), last.clone()));
         }
         Ok::<_, Failure>(workers)
     })?;
@@ -115,11 +127,19 @@ pub(super) fn pull(
         }
         Ok::<_, Failure>(())
     })?;
-    Ok(per_second(settled.load(Ordering::Relaxed), began.elapsed()))
+    // The other workers were still waiting for more when the last job was settled.
+    let last = *last.lock().map_err(|_| Failure::Broken("a worker broke".into()))?;
+    Ok(per_second(settled.load(Ordering::Relaxed), last.duration_since(began)))
 }
 
 /// Leases and settles until all jobs are settled.
-async fn work(mut conn: Conn, queue: String, jobs: u64, settled: Arc<AtomicU64>) -> Result<(), Failure> {
+async fn work(
+    mut conn: Conn,
+    queue: String,
+    jobs: u64,
+    settled: Arc<AtomicU64>,
+    last: Arc<Mutex<Instant>>,
+) -> Result<(), Failure> {
     let lease = format!("/v1/queues/{queue}/lease");
     let ask = json!({ "max": LEASE, "wait": 1 }).to_string();
     while settled.load(Ordering::Relaxed) < jobs {
@@ -134,6 +154,9 @@ async fn work(mut conn: Conn, queue: String, jobs: u64, settled: Arc<AtomicU64>)
             return Err(Failure::Broken(format!("a settle was refused: {answer:.300}")));
         }
         settled.fetch_add(count, Ordering::Relaxed);
+        if let Ok(mut last) = last.lock() {
+            *last = Instant::now();
+        }
     }
     Ok(())
 }
@@ -278,6 +301,7 @@ pub(super) fn many_queues(
         Ok::<_, Failure>(())
     })?;
     let published = jobs / 16 * 16;
+    until_handled(&worker, published)?;
     until_completed(runtime, server, prefix, published)?;
     Ok(per_second(published, began.elapsed()))
 }
