@@ -39,7 +39,7 @@ test: ## Everything CI checks, step by step, with a summary
 
 .PHONY: need
 need: ## Install what the suite needs and this machine lacks
-	@tools/need cc strace mkfs.ext4 losetup mount cargo-fmt cargo-clippy cargo-nextest cargo-deny
+	@tools/need cc strace faketime mkfs.ext4 losetup mount cargo-fmt cargo-clippy cargo-nextest cargo-deny
 
 .PHONY: fmt
 fmt: ## Formatting is rustfmt's
@@ -88,6 +88,9 @@ soak: export SEMEL_KILL_ROUNDS ?= 300
 soak: export SEMEL_POWER_ROUNDS ?= 50
 soak: export SEMEL_SOAK_JOBS ?= 20000000
 soak: export SEMEL_MODEL_CASES ?= 10000
-soak: need ## The long forms: 300 kills, 50 power cuts, 20 million jobs verified (hours)
+soak: export SEMEL_SIM_SEEDS ?= 5000
+soak: need ## The long forms: 300 kills, 50 power cuts, 20 million jobs verified, 5,000 simulated seeds (hours)
+	cargo build $(CARGO_FLAGS) --release -p semel
 	$(NEXTEST) --release --profile soak -p semel-proof
 	$(NEXTEST) --release --profile soak -p semel-store-embedded -E 'test(model)'
+	$(NEXTEST) --release --profile soak -p semel-server --test simulation

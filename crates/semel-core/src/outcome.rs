@@ -211,8 +211,13 @@ pub fn of_error(error: &DeliveryError) -> Outcome {
 /// A body that is too large is left out, not held against the job: the effect has happened.
 fn done(response: &Response<'_>) -> Outcome {
     let result = response.json_body.filter(|body| body.len() <= RESULT_MAX).cloned();
-    let effect = response.semel_effect.and_then(effect_of).map(|outcome| Receipt { outcome, key: None });
-    Outcome::Done { result, effect }
+    Outcome::Done { result, effect: response.semel_effect.and_then(receipt_of) }
+}
+
+/// The receipt in a header `Semel-Effect`. An answer that is no success may carry one too: the handler failed after the
+/// effect.
+pub fn receipt_of(header: &str) -> Option<Receipt> {
+    effect_of(header).map(|outcome| Receipt { outcome, key: None })
 }
 
 /// A value that is none of the three counts as unreported: guessing would falsify the count of effects.

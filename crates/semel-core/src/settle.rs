@@ -5,7 +5,7 @@ use crate::ids::{JobId, Token};
 use crate::job::{Attempt, AttemptStatus, JobSpec, LastSettle, Progress};
 use crate::lease::Lease;
 use crate::lifecycle::{Event, IllegalTransition, State};
-use crate::outcome::{DeferScope, Outcome};
+use crate::outcome::{DeferScope, Outcome, Receipt};
 use crate::queue::{AckTimeoutAction, Delivery, QueueConfig};
 use crate::refusal::Refusal;
 use crate::retry::RetryPolicy;
@@ -37,7 +37,7 @@ pub enum Verb {
 }
 
 /// What is known of a delivery besides its outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Whether the worker itself settled, rather than the deliverer judging an answer.
     pub from_worker: bool,
@@ -45,6 +45,8 @@ pub struct Report {
     pub status_code: Option<u16>,
     /// How long the worker took.
     pub duration: Option<Millis>,
+    /// What the worker said of the effect although the job is not done: a handler may fail after it.
+    pub effect: Option<Receipt>,
 }
 
 /// A settle that has been checked. A store takes only these.
@@ -103,8 +105,8 @@ impl Settle {
     }
 
     /// What else is known.
-    pub fn report(&self) -> Report {
-        self.report
+    pub fn report(&self) -> &Report {
+        &self.report
     }
 }
 
@@ -188,7 +190,7 @@ pub fn step(
     policy: Policy<'_>,
     lease: &Lease,
     outcome: &Outcome,
-    report: Report,
+    report: &Report,
     now: Timestamp,
 ) -> Result<Step, IllegalTransition> {
     progress.state = if lease.received { State::AwaitingAck } else { State::Processing };
@@ -202,7 +204,7 @@ pub fn step(
         status_code: report.status_code,
         at: now,
         duration: Some(took),
-        effect: effect_of(outcome),
+        effect: effect_of(outcome).or_else(|| report.effect.clone()),
     });
     match verdict.event {
         Event::Defer => progress.deferrals = progress.deferrals.saturating_add(1),
@@ -271,7 +273,7 @@ fn buries_on_ack_timeout(config: &QueueConfig) -> bool {
     matches!(&config.delivery, Delivery::Push(push) if push.ack_timeout_action == AckTimeoutAction::Dead)
 }
 
-fn status_of(outcome: &Outcome, report: Report) -> AttemptStatus {
+fn status_of(outcome: &Outcome, report: &Report) -> AttemptStatus {
     match outcome {
         Outcome::Done { .. } | Outcome::Received => AttemptStatus::Success,
         Outcome::Failed { .. } | Outcome::Rejected { .. } if report.from_worker => AttemptStatus::Nacked,
@@ -290,7 +292,7 @@ fn error_of(outcome: &Outcome) -> Option<String> {
     }
 }
 
-fn effect_of(outcome: &Outcome) -> Option<crate::outcome::Receipt> {
+fn effect_of(outcome: &Outcome) -> Option<Receipt> {
     match outcome {
         Outcome::Done { effect, .. } => effect.clone(),
         _ => None,
@@ -419,7 +421,7 @@ mod tests {
         let config = QueueConfig { max_attempts: 3, ..QueueConfig::default() };
         let policy = Policy { config: &config, max_attempts: config.max_attempts, retry: &config.retry };
         let progress = Progress { attempts, ..Progress::fresh(NOW) };
-        step(id(), progress, policy, &lease(5), outcome, Report::default(), NOW).unwrap()
+        step(id(), progress, policy, &lease(5), outcome, &Report::default(), NOW).unwrap()
     }
 
     #[test]
@@ -456,7 +458,7 @@ mod tests {
             (QueueConfig::default(), Report { duration: Some(Millis::ZERO), ..Report::default() });
         let policy = Policy { config: &config, max_attempts: 3, retry: &config.retry };
         let done = Outcome::Done { result: None, effect: None };
-        let told = super::step(id(), Progress::fresh(NOW), policy, &lease(5), &done, report, NOW).unwrap();
+        let told = super::step(id(), Progress::fresh(NOW), policy, &lease(5), &done, &report, NOW).unwrap();
         assert_eq!((told.took, told.progress.history[0].duration), (Millis::ZERO, Some(Millis::ZERO)));
     }
 
@@ -484,7 +486,7 @@ mod tests {
         for _ in 0..crate::job::HISTORY_MAX + 5 {
             let policy = Policy { config: &config, max_attempts: 3, retry: &config.retry };
             progress =
-                step(id(), progress, policy, &lease(5), &later, Report::default(), NOW).unwrap().progress;
+                step(id(), progress, policy, &lease(5), &later, &Report::default(), NOW).unwrap().progress;
         }
         assert_eq!((progress.history.len(), progress.history_dropped), (crate::job::HISTORY_MAX, 5));
     }

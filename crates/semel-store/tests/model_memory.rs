@@ -140,7 +140,8 @@ impl Faulty {
         match (self.fault, command) {
             (fault, Command::Settle(settle)) => {
                 let token = settle.token().filter(|_| fault != Fault::NoFence).map(|token| self.token(token));
-                let twisted = Settle::new(settle.id(), token, settle.outcome().clone(), settle.report());
+                let twisted =
+                    Settle::new(settle.id(), token, settle.outcome().clone(), settle.report().clone());
                 Command::Settle(twisted.expect("it was valid with the other token"))
             }
             (_, Command::Extend(extend)) => {

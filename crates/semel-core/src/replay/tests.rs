@@ -31,7 +31,8 @@ fn after(ends: &[(Outcome, bool)]) -> Job {
     for (outcome, from_worker) in ends {
         let report = Report { from_worker: *from_worker, ..Report::default() };
         let before = Progress { state: State::Pending, ..job.progress };
-        job.progress = settle::step(job.id, before, policy, &lease(), outcome, report, NOW).unwrap().progress;
+        job.progress =
+            settle::step(job.id, before, policy, &lease(), outcome, &report, NOW).unwrap().progress;
     }
     job
 }

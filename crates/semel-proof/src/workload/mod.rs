@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use semel_store::{Store, StoreError};
 
 pub use plan::{Item, Lane, digest};
-pub use worker::Worker;
-pub(crate) use worker::{delivered, told};
+pub use worker::{Worker, delivered, told};
 
 use crate::history::Entry;
 use crate::recorder::Recorder;

@@ -256,7 +256,7 @@ fn remember<T>(memory: &mut VecDeque<T>, item: T) {
 }
 
 /// A delivery as a history tells it.
-pub(crate) fn delivered(delivery: &Delivery) -> Delivered {
+pub fn delivered(delivery: &Delivery) -> Delivered {
     Delivered {
         id: delivery.id,
         token: delivery.token,
@@ -271,7 +271,7 @@ pub(crate) fn delivered(delivery: &Delivery) -> Delivered {
 }
 
 /// A reply as a history tells it.
-pub(crate) fn told(reply: &Reply) -> Answer {
+pub fn told(reply: &Reply) -> Answer {
     match reply {
         Reply::Published(p) => Answer::Published {
             id: p.id,

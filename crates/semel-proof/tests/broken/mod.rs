@@ -132,7 +132,9 @@ fn is_done(settle: &Settle) -> bool {
 }
 
 fn without_token(settle: &Settle) -> Command {
-    Command::Settle(Settle::new(settle.id(), None, settle.outcome().clone(), settle.report()).unwrap())
+    Command::Settle(
+        Settle::new(settle.id(), None, settle.outcome().clone(), settle.report().clone()).unwrap(),
+    )
 }
 
 fn burned(settle: &Settle) -> Command {
@@ -140,7 +142,7 @@ fn burned(settle: &Settle) -> Command {
         Outcome::Backpressure { .. } => Outcome::Failed { error: "too busy".into() },
         other => other.clone(),
     };
-    Command::Settle(Settle::new(settle.id(), settle.token(), outcome, settle.report()).unwrap())
+    Command::Settle(Settle::new(settle.id(), settle.token(), outcome, settle.report().clone()).unwrap())
 }
 
 fn changed(publish: &Publish, change: impl FnOnce(&mut semel_core::publish::Draft)) -> Command {

@@ -43,7 +43,7 @@ pub(super) struct SettleBody {
     #[serde(default, deserialize_with = "wire::present")]
     #[schema(value_type = Value)]
     result: Option<Box<RawValue>>,
-    /// ack: what became of the effect.
+    /// ack, nack: what became of the effect; a handler may fail after it.
     effect: Option<EffectBody>,
     /// nack: whether another attempt may succeed (true).
     retryable: Option<bool>,
@@ -61,7 +61,7 @@ pub(super) struct SettleBody {
 }
 
 /// What a worker says about the effect.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schema(as = EffectReport)]
 pub(super) struct EffectBody {
@@ -168,7 +168,8 @@ impl SettleBody {
     }
 
     fn settle(self, id: JobId, token: Option<Token>, verb: Verb) -> Result<Command, Problem> {
-        let report = Report { from_worker: true, ..Report::default() };
+        let effect = self.effect.clone().map(EffectBody::receipt).transpose()?;
+        let report = Report { from_worker: true, effect, ..Report::default() };
         Ok(Command::Settle(Settle::new(id, token, self.outcome(verb)?, report)?))
     }
 
@@ -312,7 +313,7 @@ pub(super) struct Item {
     #[serde(default, deserialize_with = "wire::present")]
     #[schema(value_type = Value)]
     result: Option<Box<RawValue>>,
-    /// ack: what became of the effect.
+    /// ack, nack: what became of the effect; a handler may fail after it.
     effect: Option<EffectBody>,
     /// nack: whether another attempt may succeed (true).
     retryable: Option<bool>,

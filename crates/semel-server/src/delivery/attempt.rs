@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel_core::lease::Delivery;
 use semel_core::lifecycle::State;
-use semel_core::outcome::{DeferScope, Outcome, of_error};
+use semel_core::outcome::{DeferScope, Outcome, of_error, receipt_of};
 use semel_core::settle::{REASON_MAX, Report, Settle};
 use semel_core::time::Millis;
 use semel_store::StoreError;
@@ -57,6 +57,7 @@ pub(super) async fn attempt(
     let outcome = match answered {
         Some(Ok(answer)) => {
             report.status_code = Some(answer.status);
+            report.effect = answer.semel_effect.as_deref().and_then(receipt_of);
             answer.outcome(target.mode, service.store.now())
         }
         Some(Err(error)) => of_error(&error),

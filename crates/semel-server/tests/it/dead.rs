@@ -3,15 +3,18 @@
 use std::fs;
 use std::path::Path;
 
+use axum::response::IntoResponse;
+use http::StatusCode;
 use semel_server::service::{AuthMode, Options};
 use serde_json::{Value, json};
 
-use crate::kit::{World, eventually, scenarios, secs};
+use crate::kit::{Worker, World, eventually, scenarios, secs};
 
 scenarios!(
     a_dead_letter_keeps_its_payload_and_history,
     dead_letters_are_grouped_by_error,
     what_never_reached_its_worker_had_no_effect,
+    what_failed_after_its_effect_is_known_to_have_had_it,
     one_is_replayed_with_the_same_id_and_key,
     what_is_not_dead_is_not_replayed,
     all_are_replayed_and_what_dies_again_is_left,
@@ -128,6 +131,27 @@ async fn what_never_reached_its_worker_had_no_effect(world: &World) {
     let begun =
         replay(world, json!({ "dryRun": true, "filter": { "effects": ["unknown", "applied"] } })).await;
     assert_eq!(finish(world, &begun).await["counts"]["matched"], 0);
+}
+
+async fn what_failed_after_its_effect_is_known_to_have_had_it(world: &World) {
+    world.queue("q", json!({})).await;
+    world.publish("q", json!({ "payload": 1 })).await;
+    let leased = world.lease_one("q").await;
+    let effect = json!({ "outcome": "applied", "key": "charge-1" });
+    let nack = json!({ "retryable": false, "reason": "the mail could not be sent", "effect": effect });
+    world.settle("nack", &leased, nack).await.expect(200);
+    let mut worker = Worker::start().await;
+    worker.answers(|_| (StatusCode::GONE, [("semel-effect", "replayed")]).into_response());
+    world.queue("pushed", json!({ "delivery": { "type": "push", "url": worker.url() } })).await;
+    let pushed = world.publish("pushed", json!({ "payload": 1 })).await;
+    worker.call().await;
+    let pushed = world.until(pushed["id"].as_str().unwrap(), "dead").await;
+    assert_eq!(pushed["history"][0]["effect"]["outcome"], "replayed");
+    for queue in ["q", "pushed"] {
+        let path = format!("/v1/queues/{queue}/dead?groupBy=error");
+        let groups = world.client.get(&path).await.expect(200)["groups"].clone();
+        assert_eq!(groups[0]["preflight"], json!({ "applied": 1, "notApplied": 0, "unknown": 0 }), "{queue}");
+    }
 }
 
 async fn one_is_replayed_with_the_same_id_and_key(world: &World) {

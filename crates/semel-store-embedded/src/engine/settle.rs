@@ -95,7 +95,7 @@ impl Engine<'_> {
         &mut self,
         held: Held,
         outcome: &Outcome,
-        report: Report,
+        report: &Report,
     ) -> Result<(Standing, Millis), Fault> {
         let Held { lease, stub, progress } = held;
         let config = &self.queue(stub.queue)?.rules.config;
@@ -138,7 +138,7 @@ impl Engine<'_> {
         for id in ids.into_iter().take(limit) {
             let held = self.take_lease(id)?;
             let (Standing { queue, state, due }, _) =
-                self.end_delivery(held, &Outcome::Expired, Report::default())?;
+                self.end_delivery(held, &Outcome::Expired, &Report::default())?;
             jobs.push(Rescued { id, queue, state, due });
         }
         Ok(Reply::Rescued { jobs, more })

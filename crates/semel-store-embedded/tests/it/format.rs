@@ -96,6 +96,7 @@ async fn write(dir: &Path) {
                 from_worker: i.is_multiple_of(2),
                 status_code: Some(500),
                 duration: Some(Millis::from_millis(7)),
+                ..Report::default()
             };
             Command::Settle(Settle::new(d.id, Some(d.token), outcome(i), report).unwrap())
         });

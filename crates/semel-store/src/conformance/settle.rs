@@ -88,18 +88,24 @@ pub(super) async fn a_received_job_can_end_in_every_way(kit: &mut Kit) {
 pub(super) async fn the_report_of_a_delivery_is_kept(kit: &mut Kit) {
     let queue = kit.queue("orders").await;
     let delivery = kit.publish_and_take(plain(&queue)).await;
-    let report = Report { from_worker: false, status_code: Some(503), duration: Some(secs(2)) };
+    let report = Report { status_code: Some(503), duration: Some(secs(2)), ..Report::default() };
     let pushed = Settle::new(delivery.id, Some(delivery.token), failed("HTTP 503"), report).expect("valid");
     kit.tell(Command::Settle(pushed)).await;
     kit.advance(secs(10));
     let delivery = kit.take(&queue).await;
-    let report = Report { from_worker: true, ..Report::default() };
+    let effect = Some(Receipt { outcome: Effect::Applied, key: Some("charge-1".into()) });
+    let report = Report { from_worker: true, effect: effect.clone(), ..Report::default() };
     let nack = Settle::new(delivery.id, Some(delivery.token), failed("no"), report).expect("valid");
     kit.tell(Command::Settle(nack)).await;
     let history = kit.job(delivery.id).await.progress.history;
     assert_eq!((history[0].status, history[0].status_code), (AttemptStatus::Failed, Some(503)));
     assert_eq!((history[0].duration, history[0].error.as_deref()), (Some(secs(2)), Some("HTTP 503")));
     assert_eq!((history[1].status, history[1].error.as_deref()), (AttemptStatus::Nacked, Some("no")));
+    assert_eq!(
+        (&history[0].effect, &history[1].effect),
+        (&None, &effect),
+        "a handler may fail after the effect"
+    );
 }
 
 pub(super) async fn a_settle_tells_its_queue_and_how_long_the_delivery_took(kit: &mut Kit) {

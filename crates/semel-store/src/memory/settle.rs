@@ -37,7 +37,7 @@ impl Tables {
         let ids: Vec<_> = self.expired(now).take(limit as usize).collect();
         let mut jobs = Vec::with_capacity(ids.len());
         for id in ids {
-            self.end(id, &Outcome::Expired, Report::default(), now);
+            self.end(id, &Outcome::Expired, &Report::default(), now);
             jobs.extend(self.jobs.get(&id).map(standing));
         }
         let more = self.expired(now).next().is_some();
@@ -61,7 +61,7 @@ impl Tables {
     }
 
     /// Applies the outcome of the delivery that is out, and returns how long that took.
-    fn end(&mut self, id: JobId, outcome: &Outcome, report: Report, now: Timestamp) -> Millis {
+    fn end(&mut self, id: JobId, outcome: &Outcome, report: &Report, now: Timestamp) -> Millis {
         let stored = self.jobs.get(&id).expect("a lease is held on a job that is there");
         let queue = self.queue_of(stored).expect("a queue with unfinished jobs cannot be deleted");
         let rules = Arc::clone(&queue.rules);

@@ -207,7 +207,7 @@ impl Reference {
             Op::Publish(post) => Command::Publish(self.publish(post)),
             Op::Settle { pick, token, outcome, report } => {
                 let (id, token) = self.delivery(*pick, *token);
-                let settle = Settle::new(id, token, outcome.clone(), *report);
+                let settle = Settle::new(id, token, outcome.clone(), report.clone());
                 Command::Settle(settle.expect("steps settle within the limits"))
             }
             Op::Extend { pick, token, secs } => {

@@ -302,8 +302,9 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn report() -> impl Strategy<Value = Report> {
-    (any::<bool>(), option::of(Just(503)), option::of(Just(Millis::from_millis(12))))
-        .prop_map(|(from_worker, status_code, duration)| Report { from_worker, status_code, duration })
+    (any::<bool>(), option::of(Just(503)), option::of(Just(Millis::from_millis(12)))).prop_map(
+        |(from_worker, status_code, duration)| Report { from_worker, status_code, duration, effect: None },
+    )
 }
 
 fn post(scene: Scene) -> impl Strategy<Value = Post> {

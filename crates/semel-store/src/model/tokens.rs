@@ -39,7 +39,7 @@ impl Tokens {
         match command {
             Command::Settle(settle) => {
                 let token = theirs(settle.token());
-                let same = Settle::new(settle.id(), token, settle.outcome().clone(), settle.report());
+                let same = Settle::new(settle.id(), token, settle.outcome().clone(), settle.report().clone());
                 Command::Settle(same.expect("it was valid with the other token"))
             }
             Command::Extend(extend) => {

@@ -29,7 +29,7 @@ fn resettle(command: Command, change: impl FnOnce(&mut Option<Token>, &mut Outco
     let Command::Settle(settle) = command else { return command };
     let (mut token, mut outcome) = (settle.token(), settle.outcome().clone());
     change(&mut token, &mut outcome);
-    let settle = Settle::new(settle.id(), token, outcome, settle.report());
+    let settle = Settle::new(settle.id(), token, outcome, settle.report().clone());
     Command::Settle(settle.expect("a settle that passed passes again"))
 }
 
