@@ -144,6 +144,12 @@ fn warnings(service: &Service, record: &QueueRecord) -> Vec<String> {
     let config = &record.config;
     let proof = semel_core::window::prove(config, config.ledger_ttl);
     let mut words: Vec<String> = proof.iter().map(ToString::to_string).collect();
+    let (payload, body) = (config.payload_limit, service.options.body_limit);
+    if payload as usize > body {
+        words.push(format!(
+            "payloadLimit is {payload} bytes, but this server takes single publishes of {body} bytes at most (limits.body)"
+        ));
+    }
     let times = service.news.times.of(&record.name);
     words.extend(times.and_then(|times| crate::upkeep::advice::advice(config, times)));
     words

@@ -32,5 +32,5 @@ impl Flaw {
 }
 
 fn without_token(settle: &Settle) -> Settle {
-    Settle::new(settle.id(), None, settle.outcome().clone(), settle.report()).unwrap()
+    Settle::new(settle.id(), None, settle.outcome().clone(), settle.report().clone()).unwrap()
 }
