@@ -88,13 +88,13 @@ pub(crate) fn queues() -> Vec<(QueueName, QueueConfig)> {
             ..RetryPolicy::default()
         },
         window: long,
-        retention: Retention { completed: long, dead: long },
+        retention: Retention { completed: long, dead: long, archive: false },
         ..QueueConfig::default()
     };
     let short = Millis::from_secs(20);
     let brief = QueueConfig {
         window: WINDOW,
-        retention: Retention { completed: short, dead: short },
+        retention: Retention { completed: short, dead: short, archive: false },
         ..base.clone()
     };
     let named = |kind: &str, config: QueueConfig| {

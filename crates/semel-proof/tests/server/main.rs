@@ -1,0 +1,15 @@
+//! Faults against the real server: `semel serve` as a process, asked over HTTP, broken from outside, judged by the checker.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
+
+mod backlog;
+mod clocks;
+mod crowds;
+mod disks;
+mod endpoints;
+mod exact;
+mod kills;
+mod kit;
+mod power;
+mod scarce;
+mod stops;
+mod syncs;
