@@ -55,6 +55,8 @@ struct Desk<'a> {
     checkpointer: Checkpointer,
     /// Once set, nothing is written any more.
     failed: Option<StoreError>,
+    /// Whether the last message came so soon that looking out for the next is worth it.
+    looks_out: bool,
 }
 
 /// Runs until the store is closed or nobody can ask any more.
@@ -70,7 +72,7 @@ pub(crate) fn run(
         Ok(checkpointer) => checkpointer,
         Err(e) => return tell(opened.take(), Err(e)),
     };
-    let mut desk = Desk { inbox, waiting: VecDeque::new(), checkpointer, failed: None };
+    let mut desk = Desk { inbox, waiting: VecDeque::new(), checkpointer, failed: None, looks_out: true };
     let mut tokens = None;
     loop {
         let mut engine = match Engine::load(&conn, dir, options, tokens.take()) {
@@ -144,17 +146,20 @@ impl Desk<'_> {
     }
 
     /// Waits for a message: a moment without sleeping, because a caller that has just been answered often comes back at
-    /// once, and to be woken takes as long as a small commit.
-    fn next_message(&self) -> Result<Message, RecvError> {
+    /// once, and to be woken takes as long as a small commit. Where nobody does, as between the jobs of a quiet queue, that
+    /// would be time spent for nothing, so it is done only if the last message came soon.
+    fn next_message(&mut self) -> Result<Message, RecvError> {
         let start = Instant::now();
-        while start.elapsed() < STAY_AWAKE {
+        while self.looks_out && start.elapsed() < STAY_AWAKE {
             match self.inbox.try_recv() {
                 Ok(message) => return Ok(message),
                 Err(TryRecvError::Empty) => std::hint::spin_loop(),
                 Err(TryRecvError::Disconnected) => return Err(RecvError),
             }
         }
-        self.inbox.recv()
+        let message = self.inbox.recv();
+        self.looks_out = start.elapsed() < STAY_AWAKE * 2;
+        message
     }
 
     /// Answers what needs no commit, up to the next that does.
