@@ -36,7 +36,7 @@ const FORMAT: u32 = 1;
 
 /// Runs the benchmark below `dir` and leaves nothing there.
 pub(crate) fn run(
-    plan: Plan,
+    plan: &Plan,
     dir: &Path,
     command: String,
     progress: &mut Progress,
@@ -49,9 +49,9 @@ pub(crate) fn run(
         .map_err(Failure::io(format!("make a directory in {}", dir.display())))?;
     machine::require_space(scratch.path(), plan.disk_bytes())?;
     let machine = Machine::describe(scratch.path());
-    let notes = notes(&machine, &plan);
+    let notes = notes(&machine, plan);
     notes.iter().for_each(|note| progress.note(&format!("note: {note}")));
-    let rounds = rounds::run(&plan, scratch.path(), progress)?;
+    let rounds = rounds::run(plan, scratch.path(), progress)?;
     progress.finish();
     Ok(Report {
         format: FORMAT,
@@ -62,7 +62,7 @@ pub(crate) fn run(
         command,
         bench: "store",
         about: plan.about(),
-        plan: serde_json::to_value(&plan).unwrap_or_default(),
+        plan: serde_json::to_value(plan).unwrap_or_default(),
         machine,
         notes,
         measures: rounds.measures(),
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn what_spoils_the_figures_is_said() {
         assert_eq!(notes(&machine(), &Plan::full()), [""; 0]);
-        let said = |machine: Machine, plan: Plan| notes(&machine, &plan).join("; ");
+        let said = |machine: Machine, plan: Plan| notes(&machine, plan).join("; ");
         let in_memory = Machine { file_system: "tmpfs".into(), ..machine() };
         assert!(said(in_memory, Plan::full()).contains("in memory"));
         assert!(said(Machine { load: 1.5, ..machine() }, Plan::full()).contains("busy (load 1.5)"));

@@ -138,7 +138,7 @@ impl BenchArgs {
 
 impl StoreBench {
     fn run(self) -> Result<Outcome, Failure> {
-        let report = bench::run(self.plan(), &self.dir(), self.command(), &mut Progress::new())?;
+        let report = bench::run(&self.plan(), &self.dir(), self.command(), &mut Progress::new())?;
         show(&report, self.json, self.out.as_deref(), self.enforce)
     }
 

@@ -55,19 +55,19 @@ fn heavy_a_quick_run_over_http_has_every_measure_and_draws_it() {
 /// Runs a benchmark, and checks its report, what it saved and that it left nothing else.
 fn quick(args: &[&str], name: &str, bars: &Bars) -> Value {
     // Beside the build and not in the temporary directory: that one may be in memory, where nothing is really synced.
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = |name: &str| dir.path().join(name);
-    std::fs::create_dir(path("stores")).unwrap();
+    std::fs::create_dir(path("stores")).expect("a directory");
     let args: Vec<_> = args.iter().chain(&["--json", "--dir"]).map(std::ffi::OsString::from).collect();
     let paths = [path("stores").into(), "--out".into(), path("out").into()];
     let run = semel(&[&args[..], &paths[..]].concat());
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     check_measures(&run.json(), bars);
-    let saved = |kind: &str| std::fs::read(path("out").join(format!("{name}.{kind}"))).unwrap();
-    let json: Value = serde_json::from_slice(&saved("json")).unwrap();
+    let saved = |kind: &str| std::fs::read(path("out").join(format!("{name}.{kind}"))).expect("it is saved");
+    let json: Value = serde_json::from_slice(&saved("json")).expect("it is JSON");
     assert_eq!(json, run.json(), "what is saved is what was said");
-    check_plot(&String::from_utf8(saved("svg")).unwrap(), bars.len());
-    assert_eq!(std::fs::read_dir(path("stores")).unwrap().count(), 0, "the stores are gone");
+    check_plot(&String::from_utf8(saved("svg")).expect("it is text"), bars.len());
+    assert_eq!(std::fs::read_dir(path("stores")).expect("a directory").count(), 0, "the stores are gone");
     json
 }
 
