@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn what_spoils_the_figures_is_said() {
         assert_eq!(notes(&machine(), &Plan::full()), [""; 0]);
-        let said = |machine: Machine, plan: Plan| notes(&machine, plan).join("; ");
+        let said = |machine: Machine, plan: Plan| notes(&machine, &plan).join("; ");
         let in_memory = Machine { file_system: "tmpfs".into(), ..machine() };
         assert!(said(in_memory, Plan::full()).contains("in memory"));
         assert!(said(Machine { load: 1.5, ..machine() }, Plan::full()).contains("busy (load 1.5)"));
