@@ -183,9 +183,13 @@ pub(super) async fn put_queue(
     })?;
     let before = service.store.queue(&queue).await?;
     let needs_secret = needs_secret(&config, before.as_ref());
-    service.commit.submit(Command::PutQueue { name: queue.clone(), config: Box::new(config) }).await?;
+    let mut commands = vec![Command::PutQueue { name: queue.clone(), config: Box::new(config) }];
     if needs_secret {
-        put_secrets(&service, &queue, vec![fresh_secret(&service)]).await?;
+        // Together, so that they go into one commit: a queue without a secret does not push.
+        commands.push(Command::PutSecrets { queue: queue.clone(), secrets: vec![fresh_secret(&service)] });
+    }
+    for answer in service.commit.submit_all(commands).await {
+        answer?;
     }
     let status = if before.is_some() { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(show(&service, &queue).await?)).into_response())
@@ -197,15 +201,6 @@ fn needs_secret(config: &QueueConfig, before: Option<&QueueRecord>) -> bool {
 
 fn fresh_secret(service: &Service) -> WebhookSecret {
     WebhookSecret { secret: sign::new_secret(), created_at: service.store.now(), expires_at: None }
-}
-
-async fn put_secrets(
-    service: &Service,
-    queue: &QueueName,
-    secrets: Vec<WebhookSecret>,
-) -> Result<(), Problem> {
-    service.commit.submit(Command::PutSecrets { queue: queue.clone(), secrets }).await?;
-    Ok(())
 }
 
 /// One queue.
@@ -335,6 +330,6 @@ pub(super) async fn rotate_secret(
     let answer =
         SecretView { secret: fresh.secret.clone(), previous_expires_at: secrets.first().map(|_| Time(end)) };
     secrets.insert(0, fresh);
-    put_secrets(&service, &queue, secrets).await?;
+    service.commit.submit(Command::PutSecrets { queue, secrets }).await?;
     Ok(Json(answer).into_response())
 }

@@ -39,10 +39,11 @@ pub(crate) fn svg(report: &Report) -> String {
 
 fn heading(svg: &mut String, report: &Report) {
     let about = report.about.first().map(String::as_str).unwrap_or_default();
-    let under = format!("{about} · commit {} · {}", report.commit, report.machine.summary());
+    let under = format!("commit {} · {}", report.commit, report.machine.summary());
     let title = format!("semel bench {}", report.bench);
     text(svg, 24.0, 36.0, "start", "font-size=\"20\" font-weight=\"600\"", &title);
-    text(svg, 24.0, 58.0, "start", "font-size=\"12\" fill=\"#5b6372\"", &under);
+    text(svg, 24.0, 56.0, "start", "font-size=\"12\" fill=\"#5b6372\"", about);
+    text(svg, 24.0, 73.0, "start", "font-size=\"12\" fill=\"#5b6372\"", &under);
 }
 
 fn axis(svg: &mut String, bottom: f64) {

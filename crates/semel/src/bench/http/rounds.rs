@@ -37,6 +37,7 @@ pub(super) struct Rounds {
 struct Round {
     limit: f64,
     limit_p99: f64,
+    limit_cpu: f64,
     single: f64,
     single_p50: f64,
     single_p99: f64,
@@ -71,7 +72,9 @@ fn round(plan: &Plan, runtime: &Runtime, dir: &Path, progress: &mut Progress) ->
     // Both are warm before anything counts.
     singles(&limit, plan.singles / 10)?;
     singles(&server, plan.singles / 10)?;
+    let limit_cpu = limit.cpu();
     let before = singles(&limit, plan.singles / 2)?;
+    let limit_cpu = limit.cpu().saturating_sub(limit_cpu).as_secs_f64();
     progress.set(1);
     let (cpu, commits) = (server.cpu(), runtime.block_on(server.commits())?);
     let single = singles(&server, plan.singles)?;
@@ -96,6 +99,7 @@ fn round(plan: &Plan, runtime: &Runtime, dir: &Path, progress: &mut Progress) ->
     Ok(Round {
         limit: f64::midpoint(before.per_second(), after.per_second()),
         limit_p99: both(&before, &after, 0.99),
+        limit_cpu: limit_cpu / count(plan.singles / 2) * 10_000.0,
         single: single.per_second(),
         single_p50: single.latency_ms(0.5),
         single_p99: single.latency_ms(0.99),
@@ -188,6 +192,7 @@ impl Rounds {
         vec![
             Figure::new("single publishes, no store", "per second", of(|r| r.limit)),
             Figure::new("single publishes", "per second", of(|r| r.single)),
+            Figure::new("server CPU per 10,000, no store", "s", of(|r| r.limit_cpu)),
             Figure::new("ack latency p50", "ms", of(|r| r.single_p50)),
             Figure::new("ack latency p99", "ms", of(|r| r.single_p99)),
             Figure::new("ack latency p99, no store", "ms", of(|r| r.limit_p99)),

@@ -60,14 +60,14 @@ pub(super) const BATCHES: Target = higher(
 );
 pub(super) const PUSH: Target = higher(
     "push_vs_single",
-    "end to end, push: completed jobs/s vs single publishes/s",
+    "end to end, push: completed/s vs single publishes/s",
     0.40,
     0.55,
     "64 publishers and a worker that answers at once, first publish to last completion",
 );
 pub(super) const PULL: Target = higher(
     "pull_vs_batch",
-    "end to end, pull by 50: completed/s vs batch publishes/s",
+    "end to end, pull: completed/s vs batch publishes/s",
     0.40,
     0.60,
     "4 publishers of batches of 100 and 4 workers that lease 50 and settle 50 in one request each",
@@ -128,3 +128,36 @@ pub(super) const BINARY: Target = lower(
     15.0 * MIB,
     "this program after strip(1); as it is where strip is missing",
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_aim_is_better_than_its_must_and_every_title_fits_the_plot() {
+        let all = [
+            &SINGLE,
+            &ACK_P99,
+            &CPU,
+            &FLUSHES,
+            &BATCHES,
+            &PUSH,
+            &PULL,
+            &LATENCY_P50,
+            &LATENCY_P99,
+            &IDLE_CPU,
+            &BLACKHOLE,
+            &REST,
+            &LOADED,
+            &BINARY,
+        ];
+        for target in all {
+            let better = match target.better {
+                Better::Higher => target.aim > target.must,
+                Better::Lower => target.aim < target.must,
+            };
+            assert!(better, "{}", target.id);
+            assert!(target.title.len() <= 54, "{}", target.title);
+        }
+    }
+}
