@@ -29,6 +29,7 @@ use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use utoipa::OpenApi;
+use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -96,9 +97,20 @@ fn routes() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(operate::error_page))
 }
 
+/// Schemas that others are made of. A schema that allows no other members cannot be part of one that has some.
+const PARTS: [&str; 3] = ["QueueConfig", "Push", "Pull"];
+
 /// The description of the API, as it is committed and served.
 pub fn openapi() -> String {
-    let (_, api) = routes().split_for_parts();
+    let (_, mut api) = routes().split_for_parts();
+    let schemas = api.components.iter_mut().flat_map(|components| &mut components.schemas);
+    for (name, schema) in schemas {
+        if let RefOr::T(Schema::Object(object)) = schema
+            && PARTS.contains(&name.as_str())
+        {
+            object.additional_properties = None;
+        }
+    }
     let mut text = api.to_pretty_json().expect("the description is plain data");
     text.push('\n');
     text
@@ -106,8 +118,8 @@ pub fn openapi() -> String {
 
 /// Answers every request.
 pub fn router(service: Arc<Service>) -> Router {
-    let (router, api) = routes().split_for_parts();
-    let description: Arc<str> = api.to_pretty_json().expect("the description is plain data").into();
+    let (router, _) = routes().split_for_parts();
+    let description: Arc<str> = openapi().into();
     let serve = move || {
         let text = description.to_string();
         async move { ([(http::header::CONTENT_TYPE, "application/json")], text).into_response() }
