@@ -96,6 +96,6 @@ pub(super) async fn events(
 }
 
 fn tell(event: &Event) -> sse::Event {
-    let data = serde_json::to_string(&EventView::of(event)).unwrap_or_default();
+    let data = serde_json::to_string(&EventView::of(event)).expect("an event is plain data");
     sse::Event::default().event(event.kind.name()).data(data)
 }

@@ -107,7 +107,7 @@ impl<'a> DeliveryView<'a> {
         Self {
             id: delivery.id.to_string(),
             queue: spec.queue.as_str(),
-            payload: spec.payload.as_ref().and_then(raw),
+            payload: spec.payload.as_ref().map(raw),
             attempt: delivery.attempt,
             max_attempts: delivery.max_attempts,
             defer_count: delivery.deferrals,

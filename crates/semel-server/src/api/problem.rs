@@ -136,7 +136,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = serde_json::to_vec(&self.body()).unwrap_or_default();
+        let body = serde_json::to_vec(&self.body()).expect("a problem is plain data");
         let mut response = (self.code.status(), body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

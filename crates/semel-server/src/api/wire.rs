@@ -100,9 +100,10 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// A payload as it goes out. What is stored was validated when it came in.
-pub(super) fn raw(payload: &Payload) -> Option<&RawValue> {
-    serde_json::from_slice(payload.bytes()).ok()
+/// A payload as it goes out. It was read to its end when it came in; one that is no JSON is a mistake that must not go out
+/// as something else.
+pub(super) fn raw(payload: &Payload) -> &RawValue {
+    serde_json::from_slice(payload.bytes()).expect("a payload is JSON")
 }
 
 /// The payload of a body, after its text was read to the end once more: raw JSON is skipped over when a body is parsed,

@@ -23,7 +23,8 @@ pub(super) struct Message {
 impl Message {
     /// A delivery, signed at `now`.
     pub(super) fn new(target: &Target, delivery: &Delivery, now: Timestamp) -> Self {
-        let body = Bytes::from(serde_json::to_vec(&DeliveryView::of(delivery)).unwrap_or_default());
+        let body =
+            Bytes::from(serde_json::to_vec(&DeliveryView::of(delivery)).expect("a delivery is plain data"));
         let mut headers = HeaderMap::with_capacity(8);
         headers.insert(USER_AGENT, AGENT);
         headers.insert(CONTENT_TYPE, JSON);

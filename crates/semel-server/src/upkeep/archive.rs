@@ -2,7 +2,8 @@
 //! (`{archive}/{queue}/{day}-{number}.jsonl.zst`) when their retention is over, and only then taken out of the store.
 //!
 //! A crash between the two archives a job twice; none is ever taken out that is not in a file on disk. A job that was
-//! replayed while its file was being written stays in the store, and is archived again if it dies again.
+//! replayed while its file was being written stays in the store, and is archived again if it dies again. Should it also
+//! have died again by then, it is taken out, and its file lacks the history of that last life.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
