@@ -104,8 +104,11 @@ impl EmbeddedStore {
         question: impl FnOnce(&mut Engine<'_>) -> T + Send + 'static,
     ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
-        // If the caller has gone away nobody needs the answer.
-        self.send(Message::Ask(Box::new(move |engine| drop(answer.send(question(engine))))))?;
+        self.send(Message::Ask(Box::new(move |engine| {
+            let told = question(engine);
+            // If the caller has gone away nobody needs the answer.
+            Box::new(move || drop(answer.send(told)))
+        })))?;
         answered.await.map_err(|_| StoreError::Closed)
     }
 }

@@ -21,9 +21,14 @@ const COMMIT_MAX: usize = 1024;
 /// How long the engine looks out for the next message before it sleeps.
 const STAY_AWAKE: Duration = Duration::from_micros(50);
 
+/// How many messages must have come soon before it looks out. A single job of a quiet queue makes two.
+const OFTEN: u32 = 4;
+
 type Answers = Result<Vec<Answer>, StoreError>;
 /// Something to be done on the engine's thread, between commits.
-pub(crate) type Question = Box<dyn FnOnce(&mut Engine<'_>) + Send>;
+pub(crate) type Question = Box<dyn FnOnce(&mut Engine<'_>) -> Telling + Send>;
+/// Tells a caller its answer.
+pub(crate) type Telling = Box<dyn FnOnce() + Send>;
 
 /// What the engine's thread is asked.
 pub(crate) enum Message {
@@ -55,8 +60,8 @@ struct Desk<'a> {
     checkpointer: Checkpointer,
     /// Once set, nothing is written any more.
     failed: Option<StoreError>,
-    /// Whether the last message came so soon that looking out for the next is worth it.
-    looks_out: bool,
+    /// How many messages in a row came so soon that looking out for the next is worth it.
+    soon: u32,
 }
 
 /// Runs until the store is closed or nobody can ask any more.
@@ -72,7 +77,7 @@ pub(crate) fn run(
         Ok(checkpointer) => checkpointer,
         Err(e) => return tell(opened.take(), Err(e)),
     };
-    let mut desk = Desk { inbox, waiting: VecDeque::new(), checkpointer, failed: None, looks_out: true };
+    let mut desk = Desk { inbox, waiting: VecDeque::new(), checkpointer, failed: None, soon: 0 };
     let mut tokens = None;
     loop {
         let mut engine = match Engine::load(&conn, dir, options, tokens.take()) {
@@ -147,10 +152,10 @@ impl Desk<'_> {
 
     /// Waits for a message: a moment without sleeping, because a caller that has just been answered often comes back at
     /// once, and to be woken takes as long as a small commit. Where nobody does, as between the jobs of a quiet queue, that
-    /// would be time spent for nothing, so it is done only if the last message came soon.
+    /// would be time spent for nothing, so it is done only after several messages that came soon.
     fn next_message(&mut self) -> Result<Message, RecvError> {
         let start = Instant::now();
-        while self.looks_out && start.elapsed() < STAY_AWAKE {
+        while self.soon >= OFTEN && start.elapsed() < STAY_AWAKE {
             match self.inbox.try_recv() {
                 Ok(message) => return Ok(message),
                 Err(TryRecvError::Empty) => std::hint::spin_loop(),
@@ -158,25 +163,34 @@ impl Desk<'_> {
             }
         }
         let message = self.inbox.recv();
-        self.looks_out = start.elapsed() < STAY_AWAKE * 2;
+        let came_soon = start.elapsed() < STAY_AWAKE * 2;
+        self.soon = if came_soon { self.soon.saturating_add(1) } else { 0 };
         message
     }
 
-    /// Answers what needs no commit, up to the next that does.
+    /// Answers what needs no commit, up to the next that does. The callers are told at the end, one right after the other:
+    /// often they are one and the same, and each wake-up costs it more than the answer did.
     fn answer_waiting(&mut self, engine: &mut Engine<'_>) -> Option<Stop> {
-        while let Some(message) = self.waiting.pop_front() {
+        let (mut tellings, mut stop) = (Vec::with_capacity(self.waiting.len()), None);
+        while stop.is_none()
+            && let Some(message) = self.waiting.pop_front()
+        {
             match message {
-                Message::Lease { request, answer } => reply(answer, self.lease(engine, &request)),
-                Message::Ask(question) => question(engine),
-                Message::Close(answer) => return Some(Stop::Closed(Some(answer))),
-                Message::Stop => return Some(Stop::Closed(None)),
+                Message::Lease { request, answer } => {
+                    let leased = self.lease(engine, &request);
+                    tellings.push(Box::new(move || reply(answer, leased)) as Telling);
+                }
+                Message::Ask(question) => tellings.push(question(engine)),
+                Message::Close(answer) => stop = Some(Stop::Closed(Some(answer))),
+                Message::Stop => stop = Some(Stop::Closed(None)),
                 apply @ Message::Apply { .. } => {
                     self.waiting.push_front(apply);
                     break;
                 }
             }
         }
-        None
+        tellings.into_iter().for_each(|tell| tell());
+        stop
     }
 
     /// Takes what has queued up: commands for the next commit, and in `waiting` what comes after it.

@@ -2,6 +2,9 @@
 //!
 //! There is no timer: whoever takes a batch takes what is there, and waits only when nothing is. An idle store answers
 //! at once; a busy one finds the next batch already gathered when the last commit is through.
+//!
+//! An item may also be *patient*: it comes along with the next batch that others cause, and causes none itself until
+//! somebody says that it is time ([`Batcher::hurry`]).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -24,6 +27,9 @@ mod sync {
 /// and come back if they still wait, which costs a poll and loses nothing.
 const TAKERS_MAX: usize = 16;
 
+/// Most items that wait patiently. With more there is a batch worth taking.
+const PATIENT_MAX: usize = 32;
+
 /// What was not taken in, handed back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Rejected<T> {
@@ -45,6 +51,8 @@ pub struct Batcher<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: VecDeque<T>,
+    /// Whether something that waits is not patient.
+    urgent: bool,
     closed: bool,
     /// Every taker that found nothing. A push wakes them all: a wake-up given to one alone would be lost with that
     /// taker if it was dropped before it ran, and there are never more than a handful.
@@ -56,7 +64,12 @@ impl<T> Batcher<T> {
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
-            state: Mutex::new(State { waiting: VecDeque::new(), closed: false, takers: Vec::new() }),
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                urgent: false,
+                closed: false,
+                takers: Vec::new(),
+            }),
             #[cfg(feature = "shuttle")]
             flaw: None,
         }
@@ -64,20 +77,29 @@ impl<T> Batcher<T> {
 
     /// Takes in an item, or hands it back at once.
     pub fn push(&self, item: T) -> Result<(), Rejected<T>> {
-        let only =
-            |mut items: Vec<T>| items.pop().expect("what is handed back is the one item that was pushed");
-        self.take_in(iter::once(item)).map_err(|rejected| match rejected {
-            Rejected::Full(items) => Rejected::Full(only(items)),
-            Rejected::Closed(items) => Rejected::Closed(only(items)),
-        })
+        self.take_in(iter::once(item), true).map_err(only)
+    }
+
+    /// Takes in an item that waits for the next batch others cause, or for [`Batcher::hurry`].
+    pub fn push_patient(&self, item: T) -> Result<(), Rejected<T>> {
+        self.take_in(iter::once(item), false).map_err(only)
     }
 
     /// Takes in as many items as there is room for, side by side, and hands back the rest.
     pub fn push_all(&self, items: Vec<T>) -> Result<(), Rejected<Vec<T>>> {
-        self.take_in(items.into_iter())
+        self.take_in(items.into_iter(), true)
     }
 
-    fn take_in(&self, mut items: impl Iterator<Item = T>) -> Result<(), Rejected<Vec<T>>> {
+    /// Lets those who wait patiently wait no longer.
+    pub fn hurry(&self) {
+        let mut state = self.lock();
+        state.urgent = !state.waiting.is_empty();
+        if state.urgent {
+            wake(state);
+        }
+    }
+
+    fn take_in(&self, mut items: impl Iterator<Item = T>, urgent: bool) -> Result<(), Rejected<Vec<T>>> {
         let mut state = self.lock();
         if state.closed {
             return Err(Rejected::Closed(items.collect()));
@@ -89,13 +111,16 @@ impl<T> Batcher<T> {
             state = self.lock();
         }
         state.waiting.extend(items.by_ref().take(room));
-        wake(state);
+        state.urgent |= urgent || state.waiting.len() >= PATIENT_MAX.min(self.capacity);
+        if state.urgent {
+            wake(state);
+        }
         let rest: Vec<T> = items.collect();
         if rest.is_empty() { Ok(()) } else { Err(Rejected::Full(rest)) }
     }
 
-    /// Waits until something is there and takes up to `max` items, the oldest first. `None` when the queue is closed
-    /// and nothing is left. Dropping the future takes nothing.
+    /// Waits until something is there that is not patient and takes up to `max` items, the oldest first. `None` when the
+    /// queue is closed and nothing is left. Dropping the future takes nothing.
     pub async fn next_batch(&self, max: usize) -> Option<Vec<T>> {
         poll_fn(|cx| self.poll_batch(cx, max)).await
     }
@@ -103,8 +128,10 @@ impl<T> Batcher<T> {
     /// The same for a hand-written future.
     pub fn poll_batch(&self, cx: &Context<'_>, max: usize) -> Poll<Option<Vec<T>>> {
         let mut state = self.lock();
-        if !state.waiting.is_empty() {
+        if state.urgent || (state.closed && !state.waiting.is_empty()) {
             let count = state.waiting.len().min(max.max(1));
+            // What is left was kept waiting by the size of a batch alone.
+            state.urgent = count < state.waiting.len();
             return Poll::Ready(Some(state.waiting.drain(..count).collect()));
         }
         if state.closed {
@@ -130,6 +157,7 @@ impl<T> Batcher<T> {
     pub fn abandon(&self) -> Vec<T> {
         let mut state = self.lock();
         state.closed = true;
+        state.urgent = false;
         let left = mem::take(&mut state.waiting).into();
         wake(state);
         left
@@ -142,6 +170,15 @@ impl<T> Batcher<T> {
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().expect("nothing panics while the batcher's lock is held")
+    }
+}
+
+/// The one item that was pushed and is handed back.
+fn only<T>(rejected: Rejected<Vec<T>>) -> Rejected<T> {
+    let only = |mut items: Vec<T>| items.pop().expect("one item was pushed, so one is handed back");
+    match rejected {
+        Rejected::Full(items) => Rejected::Full(only(items)),
+        Rejected::Closed(items) => Rejected::Closed(only(items)),
     }
 }
 
@@ -234,6 +271,42 @@ mod tests {
         assert_eq!(batcher.abandon(), [0, 1]);
         assert_eq!(batcher.push(2), Err(Rejected::Closed(2)));
         assert_eq!(poll(batcher.next_batch(9)), Poll::Ready(None));
+    }
+
+    #[test]
+    fn a_patient_item_comes_along_with_the_next_batch() {
+        let batcher = Batcher::new(8);
+        batcher.push_patient(0).unwrap();
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Pending, "alone it causes no batch");
+        batcher.push(1).unwrap();
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Ready(Some(vec![0, 1])));
+        batcher.push_patient(2).unwrap();
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Pending, "the haste of a batch ends with it");
+    }
+
+    #[test]
+    fn a_patient_item_waits_no_longer_when_told_so_or_when_many_wait_or_at_the_end() {
+        let batcher = Batcher::new(99);
+        batcher.hurry();
+        batcher.push_patient(0).unwrap();
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Pending, "there was nobody to hurry");
+        batcher.hurry();
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Ready(Some(vec![0])));
+        (0..PATIENT_MAX).for_each(|n| batcher.push_patient(n).unwrap());
+        assert_eq!(poll(batcher.next_batch(99)), Poll::Ready(Some((0..PATIENT_MAX).collect())));
+        batcher.push_patient(7).unwrap();
+        batcher.close();
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Ready(Some(vec![7])));
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Ready(None));
+    }
+
+    #[test]
+    fn a_queue_that_patient_items_fill_is_not_stuck() {
+        let batcher = Batcher::new(2);
+        batcher.push_patient(0).unwrap();
+        batcher.push_patient(1).unwrap();
+        assert_eq!(batcher.push_patient(2), Err(Rejected::Full(2)));
+        assert_eq!(poll(batcher.next_batch(9)), Poll::Ready(Some(vec![0, 1])));
     }
 
     #[derive(Default)]

@@ -102,6 +102,37 @@ async fn an_idle_store_is_not_kept_waiting_for_company() {
 }
 
 #[tokio::test]
+async fn a_patient_command_goes_along_with_the_next_commit() {
+    let (commit, gate, _driver) = Gate::start(Options::default());
+    gate.let_through(1);
+    let patient = {
+        let commit = commit.clone();
+        tokio::spawn(async move { commit.submit_patiently(command(1), pending()).await })
+    };
+    until_waiting(&commit, 1).await;
+    assert_eq!(commit.submit(command(2)).await.unwrap(), reply(2));
+    assert_eq!(patient.await.unwrap().unwrap(), reply(1));
+    assert_eq!(gate.batches(), [[1, 2]], "one commit for both");
+}
+
+#[tokio::test]
+async fn a_patient_command_whose_patience_is_over_is_committed_alone() {
+    let (commit, gate, _driver) = Gate::start(Options::default());
+    gate.let_through(1);
+    let (over, patience) = tokio::sync::oneshot::channel::<()>();
+    let patience = async move { patience.await.unwrap() };
+    let patient = {
+        let commit = commit.clone();
+        tokio::spawn(async move { commit.submit_patiently(command(1), patience).await })
+    };
+    until_waiting(&commit, 1).await;
+    assert!(gate.batches().is_empty(), "alone it causes no commit");
+    over.send(()).unwrap();
+    assert_eq!(patient.await.unwrap().unwrap(), reply(1));
+    assert_eq!(gate.batches(), [[1]]);
+}
+
+#[tokio::test]
 async fn what_comes_in_during_a_commit_shares_the_next_one() {
     let (commit, gate, _driver) = Gate::start(Options::default());
     let callers = gather(&commit, &gate, 5).await;

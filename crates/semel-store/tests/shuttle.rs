@@ -98,6 +98,23 @@ fn spawn_taker(batcher: Arc<Batcher<(usize, usize)>>) -> thread::JoinHandle<Vec<
     })
 }
 
+/// Somebody patient and somebody who hurries, in every order: the patient one is taken, and without the queue being closed.
+#[test]
+fn a_patient_item_is_taken_once_it_is_hurried() {
+    explore(|| {
+        let batcher = Arc::new(Batcher::new(CAPACITY));
+        let pusher = {
+            let batcher = batcher.clone();
+            thread::spawn(move || {
+                batcher.push_patient(0).unwrap();
+                batcher.hurry();
+            })
+        };
+        assert_eq!(block_on(batcher.next_batch(1)), Some(vec![0]));
+        pusher.join().unwrap();
+    });
+}
+
 /// A taker that goes away must not take a wake-up with it that another one needs.
 #[test]
 fn a_taker_that_goes_away_leaves_the_wake_up_to_the_others() {

@@ -24,6 +24,10 @@ const AGAIN_FIRST: Duration = Duration::from_millis(20);
 /// Longest such wait.
 const AGAIN_MOST: Duration = Duration::from_secs(2);
 
+/// How long the settle of a job that is done may wait for a commit that others cause. A crash meanwhile does what a crash
+/// just before the settle would: the job is delivered again.
+const PATIENCE: Duration = Duration::from_millis(10);
+
 /// What the end of a delivery means for its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum After {
@@ -33,13 +37,15 @@ pub(super) enum After {
     Nothing,
 }
 
-/// Calls the webhook and settles the delivery by its answer. `release` says that there is no time left to wait for it.
+/// Calls the webhook and settles the delivery by its answer. `release` says that there is no time left to wait for it;
+/// `unhurried`, that the queue has nothing else to do than to wait for the settle.
 pub(super) async fn attempt(
     service: &Service,
     caller: &Caller,
     target: Arc<Target>,
     delivery: Delivery,
     release: Stop,
+    unhurried: bool,
 ) -> After {
     let now = service.store.now();
     let message = Message::new(&target, &delivery, now);
@@ -65,14 +71,20 @@ pub(super) async fn attempt(
     };
     debug!(job = %delivery.id, %queue, attempt = delivery.attempt, status = report.status_code, ?took, "delivered");
     count_hold(service, &target, &delivery, &outcome);
-    let state = settle(service, &delivery, outcome, report).await;
     let held_up_others = target.is_gated || delivery.probe;
+    let patient =
+        unhurried && !held_up_others && is_done(&outcome) && !service.news.ends.is_awaited(delivery.id);
+    let state = settle(service, &delivery, outcome, report, patient).await;
     if state == Some(State::Completed) && !held_up_others { After::Nothing } else { After::Look }
 }
 
 /// Gives a delivery back that was leased for a webhook which is no longer there.
 pub(super) async fn put_back(service: &Service, delivery: &Delivery) {
-    settle(service, delivery, released("the queue no longer pushes"), Report::default()).await;
+    settle(service, delivery, released("the queue no longer pushes"), Report::default(), false).await;
+}
+
+fn is_done(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done { .. })
 }
 
 /// A call that is given up, or never made, for a reason of the server's own burns no attempt: the worker did nothing wrong.
@@ -93,11 +105,21 @@ fn count_hold(service: &Service, target: &Target, delivery: &Delivery, outcome: 
 }
 
 /// Settles, and goes on trying while the lease lasts: the answer of the worker must not be lost because a disk was slow.
-async fn settle(service: &Service, delivery: &Delivery, outcome: Outcome, report: Report) -> Option<State> {
+async fn settle(
+    service: &Service,
+    delivery: &Delivery,
+    outcome: Outcome,
+    report: Report,
+    patient: bool,
+) -> Option<State> {
     let settle = checked(delivery, outcome, report)?;
     let mut wait = AGAIN_FIRST;
     loop {
-        match service.commit.settle(settle.clone()).await {
+        let settled = match patient {
+            true => service.commit.settle_patiently(settle.clone(), tokio::time::sleep(PATIENCE)).await,
+            false => service.commit.settle(settle.clone()).await,
+        };
+        match settled {
             Ok(settled) => return Some(settled.state),
             Err(CommitError::Refused(refusal)) => {
                 // Cancelled meanwhile, or taken over: what the worker answered no longer counts.

@@ -24,6 +24,9 @@ use crate::stop::Stop;
 /// How long to leave a store alone that could not lease.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
+/// Deliveries under way at once that are a trickle: their settles may wait a moment for company.
+const FEW: usize = 4;
+
 /// A queue and its deliveries under way. It never waits for another queue.
 pub(super) struct Dispatcher {
     service: Arc<Service>,
@@ -174,7 +177,8 @@ impl Dispatcher {
             deliveries.into_iter().for_each(|delivery| self.put_back(delivery));
             return Ok(Look::Gone);
         }
-        deliveries.into_iter().for_each(|delivery| self.deliver(delivery));
+        let unhurried = !got_all && deliveries.len() + self.under_way.len() <= FEW;
+        deliveries.into_iter().for_each(|delivery| self.deliver(delivery, unhurried));
         match got_all {
             // There is no room now, and when there is, there may be more.
             true => Ok(Look::Again),
@@ -213,10 +217,11 @@ impl Dispatcher {
         });
     }
 
-    fn deliver(&mut self, delivery: Delivery) {
+    fn deliver(&mut self, delivery: Delivery, unhurried: bool) {
         let (service, caller) = (self.service.clone(), self.caller.clone());
         let (target, release) = (self.target.clone(), self.release.clone());
-        self.under_way.spawn(async move { attempt(&service, &caller, target, delivery, release).await });
+        let attempt = async move { attempt(&service, &caller, target, delivery, release, unhurried).await };
+        self.under_way.spawn(attempt);
     }
 }
 

@@ -41,6 +41,11 @@ impl Ends {
         }
     }
 
+    /// Whether somebody waits for a job to end.
+    pub(crate) fn is_awaited(&self, id: JobId) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0 && self.jobs().contains_key(&id)
+    }
+
     fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, Arc<Notify>>> {
         self.jobs.lock().expect("no one panics while holding the line")
     }
@@ -77,11 +82,14 @@ mod tests {
         for end in &mut ends_of_both {
             end.as_mut().enable();
         }
+        assert!(ends.is_awaited(id));
+        assert!(!ends.is_awaited(JobId::from_raw(8).unwrap()));
         ends.ended(id);
         for end in ends_of_both {
             end.await;
         }
         drop((one, other));
         assert!(ends.jobs().is_empty());
+        assert!(!ends.is_awaited(id));
     }
 }
