@@ -53,7 +53,7 @@ impl JobId {
 }
 
 /// Makes ids: strictly increasing in its lane, whatever the clock does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdGenerator {
     lane: u64,
     last: u64,

@@ -117,6 +117,33 @@ impl ReplayRecord {
         wrong.require(ordered, "filter.from", || "must not be after to".into());
         wrong.into_result()
     }
+
+    /// This record, put in the place of the one that is kept. A task that has ended stays as it ended, and counts only grow:
+    /// whoever wrote this record may have read the task before somebody else changed it.
+    #[must_use]
+    pub fn following(mut self, kept: Option<&Self>) -> Self {
+        let Some(kept) = kept else { return self };
+        self.counts = self.counts.at_least(&kept.counts);
+        if kept.state != ReplayState::Running {
+            self.state = kept.state;
+            self.finished_at = kept.finished_at;
+        }
+        self
+    }
+}
+
+impl ReplayCounts {
+    fn at_least(self, other: &Self) -> Self {
+        Self {
+            looked_at: self.looked_at.max(other.looked_at),
+            matched: self.matched.max(other.matched),
+            replayed: self.replayed.max(other.replayed),
+            refused: self.refused.max(other.refused),
+            applied: self.applied.max(other.applied),
+            not_applied: self.not_applied.max(other.not_applied),
+            unknown: self.unknown.max(other.unknown),
+        }
+    }
 }
 
 impl ReplayFilter {

@@ -10,6 +10,7 @@ pub mod check;
 mod checkpoint;
 mod db;
 mod engine;
+pub mod export;
 mod fault;
 pub mod inspect;
 pub mod keys;

@@ -4,25 +4,12 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use semel_store::StoreError;
+pub use semel_store::{Progress, Watcher};
 
 use crate::fault::Fault;
 use crate::lock::DirLock;
 use crate::schema;
 use crate::unclosed;
-
-/// How far a long task has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// What is being done.
-    pub step: &'static str,
-    /// How much of it is done.
-    pub done: u64,
-    /// How much there is; an estimate.
-    pub total: u64,
-}
-
-/// Who wants to know how far it has come.
-pub type Watcher<'a> = &'a mut dyn FnMut(Progress);
 
 /// Steps between two reports.
 pub(crate) const REPORT_EVERY: u64 = 10_000;

@@ -106,6 +106,9 @@ pub enum Command {
         at: Timestamp,
     },
     /// Make a replay task, or note how far it has come. Answered by [`Reply::Done`].
+    ///
+    /// A task that has ended MUST stay ended, and its counts MUST NOT go back, whatever the record says: one node may call
+    /// it off while another writes down how far it has come ([`ReplayRecord::following`]).
     PutReplay(Box<ReplayRecord>),
     /// Take a replay task away. Answered by [`Reply::Done`].
     DeleteReplay(String),

@@ -18,6 +18,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ pub struct Options {
     /// How many commands go into one commit, 1 to [`BATCH_MAX`].
     pub max_batch: usize,
     /// How many commits may be on their way at once, at least 1. With more than one, commands of different commits
-    /// are in no order: only a caller that waits for one answer before it sends the next command keeps its order.
+    /// are in no order: only a caller that waits for one answer before it sends the next command keeps its order, or one
+    /// that sends them all at once ([`GroupCommit::submit_all`]).
     pub in_flight: usize,
 }
 
@@ -123,6 +125,8 @@ struct Desk {
 struct Line {
     queue: Batcher<Ticket>,
     pace: Pace,
+    /// How often many commands were sent at once.
+    parcels: AtomicU64,
     options: Options,
 }
 
@@ -131,6 +135,8 @@ struct Line {
 struct Ticket {
     command: Command,
     caller: oneshot::Sender<Outcome>,
+    /// The number of what it was sent with; `None` if it came alone.
+    parcel: Option<u64>,
 }
 
 impl GroupCommit {
@@ -142,10 +148,10 @@ impl GroupCommit {
             max_batch: options.max_batch.clamp(1, BATCH_MAX),
             in_flight: options.in_flight.max(1),
         };
-        let line = Arc::new(Line { queue: Batcher::new(options.capacity), pace: Pace::new(), options });
+        let line = Arc::new(Line { queue: Batcher::new(options.capacity), pace: Pace::new(), parcels: AtomicU64::new(0), options });
         let (driver, alive) = watch::channel(());
         let desk = Arc::new(Desk { line: line.clone(), driver });
-        (Self { desk }, Driver { line, store, on_their_way: Vec::new(), alive: Some(alive) })
+        (Self { desk }, Driver { line, store, on_their_way: Vec::new(), kept_back: None, alive: Some(alive) })
     }
 
     /// Has a command applied and waits until it is durable.
@@ -185,10 +191,13 @@ impl GroupCommit {
 
     /// Has many commands applied and answers each, in order.
     ///
-    /// They are accepted in order as far as there is room; the rest is turned away as overloaded. They are not one
-    /// transaction: they may go into different commits, and each succeeds or fails for itself.
+    /// They are accepted in order as far as there is room; the rest is turned away as overloaded. They are applied in order,
+    /// but they are not one transaction: they may go into different commits, one after the other, and each succeeds or fails
+    /// for itself.
     pub async fn submit_all(&self, commands: Vec<Command>) -> Vec<Result<Reply, CommitError>> {
-        let (tickets, answers): (Vec<_>, Vec<_>) = commands.into_iter().map(Ticket::new).unzip();
+        let parcel = self.desk.line.parcels.fetch_add(1, Ordering::Relaxed);
+        let ticket = |command| Ticket::of(command, Some(parcel));
+        let (tickets, answers): (Vec<_>, Vec<_>) = commands.into_iter().map(ticket).unzip();
         if let Err(rejected) = self.desk.line.queue.push_all(tickets) {
             let (tickets, error) = self.desk.line.turned_away(rejected);
             tickets.into_iter().for_each(|ticket| tell(ticket.caller, Err(error.clone())));
@@ -266,8 +275,12 @@ impl Line {
 
 impl Ticket {
     fn new(command: Command) -> (Self, oneshot::Receiver<Outcome>) {
+        Self::of(command, None)
+    }
+
+    fn of(command: Command, parcel: Option<u64>) -> (Self, oneshot::Receiver<Outcome>) {
         let (caller, answer) = oneshot::channel();
-        (Self { command, caller }, answer)
+        (Self { command, caller, parcel }, answer)
     }
 }
 
@@ -305,9 +318,18 @@ fn wrong_reply(command: &str, reply: &Reply) -> CommitError {
 pub struct Driver {
     line: Arc<Line>,
     store: Arc<dyn Store>,
-    on_their_way: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    on_their_way: Vec<Commit>,
+    /// A batch that goes on with what a commit on its way began.
+    kept_back: Option<Vec<Ticket>>,
     /// Dropped last, after the answers: whoever waits in [`GroupCommit::close`] may rely on them.
     alive: Option<watch::Receiver<()>>,
+}
+
+/// A commit on its way.
+struct Commit {
+    course: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// What its last command was sent with: the rest of that may be in the next batch.
+    parcel: Option<u64>,
 }
 
 impl Future for Driver {
@@ -315,11 +337,16 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..BATCHES_PER_TURN {
-            self.on_their_way.retain_mut(|commit| commit.as_mut().poll(cx).is_pending());
+            self.on_their_way.retain_mut(|commit| commit.course.as_mut().poll(cx).is_pending());
             if self.on_their_way.len() >= self.line.options.in_flight {
                 return Poll::Pending;
             }
-            match self.line.queue.poll_batch(cx, self.line.options.max_batch) {
+            match self.next_batch(cx) {
+                Poll::Ready(Some(batch)) if self.goes_on(&batch) => {
+                    // The commit it waits for wakes the driver when it is through.
+                    self.kept_back = Some(batch);
+                    return Poll::Pending;
+                }
                 Poll::Ready(Some(batch)) => self.begin(batch),
                 Poll::Ready(None) if self.on_their_way.is_empty() => {
                     self.alive = None;
@@ -334,14 +361,31 @@ impl Future for Driver {
 }
 
 impl Driver {
+    fn next_batch(&mut self, cx: &Context<'_>) -> Poll<Option<Vec<Ticket>>> {
+        match self.kept_back.take() {
+            Some(batch) => Poll::Ready(Some(batch)),
+            None => self.line.queue.poll_batch(cx, self.line.options.max_batch),
+        }
+    }
+
+    /// Whether a batch begins with the rest of what a commit on its way ends with. Out of order, the second half of what
+    /// was sent at once could be there before the first.
+    fn goes_on(&self, batch: &[Ticket]) -> bool {
+        let first = batch.first().and_then(|ticket| ticket.parcel);
+        first.is_some() && self.on_their_way.iter().any(|commit| commit.parcel == first)
+    }
+
     fn begin(&mut self, batch: Vec<Ticket>) {
-        self.on_their_way.push(Box::pin(commit(self.store.clone(), self.line.clone(), batch)));
+        let parcel = batch.last().and_then(|ticket| ticket.parcel);
+        let course = Box::pin(commit(self.store.clone(), self.line.clone(), batch));
+        self.on_their_way.push(Commit { course, parcel });
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        for ticket in self.line.queue.abandon() {
+        let kept_back = self.kept_back.take().unwrap_or_default();
+        for ticket in kept_back.into_iter().chain(self.line.queue.abandon()) {
             tell(ticket.caller, Err(StoreError::Closed.into()));
         }
     }

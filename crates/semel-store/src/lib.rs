@@ -15,16 +15,21 @@ pub mod memory;
 #[cfg(feature = "conformance")]
 pub mod model;
 pub mod observed;
+pub mod progress;
 pub mod query;
+pub mod shared;
 pub mod stats;
 pub mod store;
+pub mod transfer;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use command::{Answer, Command, Reply, Rescued};
 pub use error::StoreError;
 pub use group_commit::{GroupCommit, Overloaded};
-pub use memory::MemoryStore;
+pub use memory::{MemoryStore, working};
 pub use observed::Observed;
+pub use progress::{Progress, Watcher};
 pub use query::{Cursor, JobQuery, KeyRecord, Page, Suppressed};
+pub use shared::Shared;
 pub use stats::{QueueStats, Stats};
 pub use store::Store;

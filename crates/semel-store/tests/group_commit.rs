@@ -219,6 +219,46 @@ async fn several_commits_may_be_on_their_way() {
 }
 
 #[tokio::test]
+async fn what_was_sent_at_once_is_committed_in_order() {
+    let (commit, gate, _driver) = Gate::start(Options { max_batch: 2, in_flight: 3, ..Options::default() });
+    let parcel = {
+        let commit = commit.clone();
+        tokio::spawn(async move { commit.submit_all((1..=5).map(command).collect()).await })
+    };
+    gate.reached_by(1).await;
+    let alone = submit(&commit, 6);
+    for _ in 0..20 {
+        yield_now().await;
+    }
+    assert_eq!(gate.batches(), [[1, 2]], "the rest waits for its beginning, although two more commits may be made");
+    gate.let_through(1);
+    gate.reached_by(2).await;
+    gate.let_through(1);
+    gate.reached_by(3).await;
+    gate.let_through(1);
+    assert!(parcel.await.unwrap().iter().all(Result::is_ok));
+    alone.await.unwrap().unwrap();
+    assert_eq!(gate.batches(), [vec![1, 2], vec![3, 4], vec![5, 6]]);
+}
+
+#[tokio::test]
+async fn what_is_kept_back_is_told_when_the_driver_goes_away() {
+    let (commit, gate, driver) = Gate::start(Options { max_batch: 1, in_flight: 2, ..Options::default() });
+    let parcel = {
+        let commit = commit.clone();
+        tokio::spawn(async move { commit.submit_all(vec![command(1), command(2)]).await })
+    };
+    gate.reached_by(1).await;
+    while commit.waiting() > 0 {
+        yield_now().await;
+    }
+    driver.abort();
+    let told = parcel.await.unwrap();
+    assert!(matches!(told[0], Err(CommitError::Store(StoreError::Unknown(_)))), "{told:?}");
+    assert!(matches!(told[1], Err(CommitError::Store(StoreError::Closed))), "{told:?}");
+}
+
+#[tokio::test]
 async fn a_refusal_concerns_only_its_own_caller() {
     let no_queue = || Refusal::QueueNotFound(QueueName::try_from("nowhere").unwrap());
     let store = support::store(move |batch| async move {

@@ -175,3 +175,36 @@ fn a_record_is_kept_as_json_and_checked_as_a_whole() {
     let fields: Vec<_> = wrong.validate().unwrap_err().iter().map(|v| v.field.clone()).collect();
     assert_eq!(fields, ["id", "rate", "filter.from"]);
 }
+
+#[test]
+fn a_task_that_has_ended_stays_so_and_counts_only_grow() {
+    let counts = |a, b| ReplayCounts {
+        looked_at: a,
+        matched: b,
+        replayed: a,
+        refused: b,
+        applied: a,
+        not_applied: b,
+        unknown: a,
+    };
+    let running = ReplayRecord {
+        id: "r1".into(),
+        queue: QueueName::try_from("q").unwrap(),
+        filter: ReplayFilter::default(),
+        rate: None,
+        dry_run: false,
+        state: ReplayState::Running,
+        created_at: NOW,
+        finished_at: None,
+        cursor: None,
+        counts: counts(5, 1),
+    };
+    assert_eq!(running.clone().following(None), running);
+    for state in [ReplayState::Cancelled, ReplayState::Done] {
+        let ended =
+            ReplayRecord { state, finished_at: Some(NOW), counts: counts(2, 8), ..running.clone() };
+        let both = ReplayRecord { counts: counts(5, 8), ..ended.clone() };
+        assert_eq!(running.clone().following(Some(&ended)), both, "it stays ended");
+        assert_eq!(ended.following(Some(&running)), both, "it ends");
+    }
+}

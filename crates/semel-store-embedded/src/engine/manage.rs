@@ -102,10 +102,12 @@ impl Engine<'_> {
         self.put_record("schedule", name, &record)
     }
 
-    pub(super) fn put_replay(&mut self, record: &ReplayRecord) -> Result<Reply, No> {
+    pub(super) fn put_replay(&mut self, record: ReplayRecord) -> Result<Reply, No> {
         record.validate().map_err(Refusal::Invalid)?;
         self.require_queue(&record.queue)?;
-        self.put_record("replay", &record.id, record)
+        let kept = self.find_record("replay", &record.id)?;
+        let record = record.following(kept.as_ref());
+        self.put_record("replay", &record.id, &record)
     }
 
     fn require_queue(&self, name: &QueueName) -> Result<(), Refusal> {
@@ -125,10 +127,15 @@ impl Engine<'_> {
 
     /// One record that a command needs: damage refuses the command and leaves the others alone.
     fn need_record<T: DeserializeOwned>(&self, table: &'static str, name: &str) -> Result<T, No> {
+        self.find_record(table, name)?.ok_or_else(|| not_found(table, name).into())
+    }
+
+    /// The same for a record that may be absent.
+    fn find_record<T: DeserializeOwned>(&self, table: &'static str, name: &str) -> Result<Option<T>, No> {
         let mut stmt = self.db.conn.prepare_cached(&format!("SELECT rec FROM {table} WHERE name = ?1"))?;
         let rec: Option<Vec<u8>> = stmt.query_row([name], |row| row.get(0)).optional()?;
-        let rec = rec.ok_or_else(|| not_found(table, name))?;
-        open_json(&rec, seed(name)).map_err(|damage| damaged(&Fault::damaged(table, name, damage)))
+        let opened = rec.map(|rec| open_json(&rec, seed(name))).transpose();
+        Ok(opened.map_err(|damage| damaged(&Fault::damaged(table, name, damage)))?)
     }
 
     fn put_record<T: Serialize>(&mut self, table: &'static str, name: &str, record: &T) -> Result<Reply, No> {

@@ -154,7 +154,7 @@ impl Engine<'_> {
             Command::PutApiKey(record) => self.put_api_key(&record),
             Command::DeleteApiKey(id) => self.delete_record("api_key", &id),
             Command::TouchApiKey { id, at } => self.touch_api_key(&id, at),
-            Command::PutReplay(record) => self.put_replay(&record),
+            Command::PutReplay(record) => self.put_replay(*record),
             Command::DeleteReplay(id) => self.delete_record("replay", &id),
             Command::Rescue { limit } => self.rescue(limit),
             Command::Prune { limit } => self.prune(limit),

@@ -347,6 +347,7 @@ macro_rules! __conformance_cases {
             replays {
                 replays_are_kept_and_listed_by_id
                 a_replay_is_replaced_by_its_id
+                a_replay_that_was_called_off_stays_so
                 a_replay_can_be_taken_away_once
                 a_replay_that_makes_no_sense_is_refused
             }

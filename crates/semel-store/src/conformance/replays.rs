@@ -68,6 +68,33 @@ pub(super) async fn a_replay_is_replaced_by_its_id(kit: &mut Kit) {
     assert_eq!(kit.store().replays().await.expect("lists"), [further]);
 }
 
+pub(super) async fn a_replay_that_was_called_off_stays_so(kit: &mut Kit) {
+    kit.queue("orders").await;
+    kit.tell(put(replay("r1"))).await;
+    // Two nodes have read the task: one goes on with it, the other calls it off.
+    let counts = |looked_at| ReplayCounts { looked_at, ..ReplayCounts::default() };
+    let further = ReplayRecord { counts: counts(7), ..replay("r1") };
+    let called_off = ReplayRecord {
+        state: ReplayState::Cancelled,
+        finished_at: Some(kit.now()),
+        counts: counts(3),
+        ..replay("r1")
+    };
+    kit.tell(put(further)).await;
+    kit.tell(put(called_off.clone())).await;
+    let expected = ReplayRecord { counts: counts(7), ..called_off.clone() };
+    assert_eq!(kit.store().replays().await.expect("lists"), [expected]);
+    let late = ReplayRecord { counts: counts(9), ..replay("r1") };
+    kit.tell(put(late)).await;
+    kit.crash().await;
+    let expected = ReplayRecord { counts: counts(9), ..called_off };
+    assert_eq!(kit.store().replays().await.expect("lists"), [expected]);
+    // Under a name that is free again there is another task.
+    kit.tell(Command::DeleteReplay("r1".into())).await;
+    kit.tell(put(replay("r1"))).await;
+    assert_eq!(kit.store().replays().await.expect("lists"), [replay("r1")]);
+}
+
 pub(super) async fn a_replay_can_be_taken_away_once(kit: &mut Kit) {
     kit.queue("orders").await;
     kit.tell(put(replay("r1"))).await;

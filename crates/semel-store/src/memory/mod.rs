@@ -14,6 +14,7 @@ mod settle;
 mod tables;
 #[cfg(test)]
 mod tests;
+pub mod working;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -2,7 +2,6 @@
 //! one dead letter, without waiting.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use semel_core::ids::JobId;
 use semel_core::lifecycle::State;
@@ -52,26 +51,26 @@ impl Tables {
     fn carry_out(&mut self, id: JobId, fate: Fate) {
         match fate {
             Fate::Keep { .. } => {}
-            Fate::Strip { .. } => self.change(id, |Stored { job, .. }| {
-                job.spec = Arc::new(job.spec.stripped());
-                job.progress = job.progress.stripped();
-            }),
+            Fate::Strip { .. } => self.change(id, |stored| *stored = stored.stripped()),
             Fate::Drop => self.remove(id),
         }
     }
 
-    /// What is to become of a finished job.
     fn fate(&self, id: JobId, now: Timestamp) -> Fate {
         let stored = self.jobs.get(&id).expect("pruning looks only at jobs that are there");
-        // Nobody can ask for a job or a key of a queue that is gone, so nothing holds them.
-        let Some(queue) = self.queue_of(stored) else { return Fate::Drop };
-        let Stored { job, .. } = stored;
-        let Some(finished_at) = job.progress.finished_at else { return Fate::Keep { until: now } };
-        let key_until = key_until(stored, &queue.rules.config);
-        let dead = job.progress.state == State::Dead;
-        let stripped = job.spec.payload.is_none();
-        retention::fate(finished_at, dead, &queue.rules.config.retention, key_until, stripped, now)
+        fate(stored, self.queue_of(stored).map(|queue| &queue.rules.config), now)
     }
+}
+
+/// What is to become of a finished job, by the settings of its queue; `None` if that was deleted.
+pub fn fate(stored: &Stored, config: Option<&QueueConfig>, now: Timestamp) -> Fate {
+    // Nobody can ask for a job or a key of a queue that is gone, so nothing holds them.
+    let Some(config) = config else { return Fate::Drop };
+    let Stored { job, .. } = stored;
+    let Some(finished_at) = job.progress.finished_at else { return Fate::Keep { until: now } };
+    let dead = job.progress.state == State::Dead;
+    let stripped = job.spec.payload.is_none();
+    retention::fate(finished_at, dead, &config.retention, key_until(stored, config), stripped, now)
 }
 
 /// When a finished job's key stops holding; `None` if it holds nothing.

@@ -21,7 +21,7 @@ use crate::command::{Answer, Reply};
 /// A queue from its making to its deletion. One that is made again under the same name is another queue: the jobs and
 /// keys of the first are not its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct QueueId(u64);
+pub struct QueueId(pub u64);
 
 /// One queue.
 #[derive(Debug, Clone)]
@@ -48,10 +48,10 @@ struct Line {
 }
 
 impl Queue {
-    fn new(id: QueueId, rules: Rules, created_at: Timestamp) -> Self {
+    pub(super) fn new(id: QueueId, rules: Arc<Rules>, created_at: Timestamp) -> Self {
         Self {
             id,
-            rules: Arc::new(rules),
+            rules,
             gate: Gate::default(),
             secrets: Vec::new(),
             created_at,
@@ -65,6 +65,11 @@ impl Queue {
     pub(super) fn ready(&self, max: u32, now: Timestamp) -> Vec<JobId> {
         let due = |jobs| BTreeSet::iter(jobs).take_while(|(due, _)| *due <= now);
         self.eligible.values().flat_map(due).map(|(_, id)| *id).take(max as usize).collect()
+    }
+
+    /// Says how many jobs of a group are open, where not all of them are there to be counted.
+    pub(super) fn set_open(&mut self, group: Group, open: u32) {
+        self.lines.entry(group).or_default().open = open;
     }
 
     /// When the first eligible job is due, or was.
@@ -160,7 +165,7 @@ impl Tables {
     /// a breaker that is not wanted any more is forgotten. A group limit that was raised or lifted opens what there is now
     /// room for, at once.
     pub(super) fn put_queue(&mut self, name: &QueueName, config: QueueConfig, now: Timestamp) -> Answer {
-        let rules = Rules::new(config)?;
+        let rules = Arc::new(Rules::new(config)?);
         let Some(queue) = self.queues.get_mut(name) else {
             self.queues_made += 1;
             self.queues.insert(name.clone(), Queue::new(QueueId(self.queues_made), rules, now));
@@ -169,7 +174,7 @@ impl Tables {
         if rules.config.breaker.is_none() {
             queue.gate.breaker = Breaker::default();
         }
-        queue.rules = Arc::new(rules);
+        queue.rules = rules;
         let groups: Vec<_> = queue.lines.keys().cloned().collect();
         for group in groups {
             self.open_line(name, &group);

@@ -54,6 +54,8 @@ impl Tables {
     pub(super) fn put_replay(&mut self, record: ReplayRecord) -> Answer {
         record.validate()?;
         self.found_queue(&record.queue)?;
+        let kept = self.replays.get(&record.id);
+        let record = record.following(kept);
         self.replays.insert(record.id.clone(), record);
         Ok(Reply::Done)
     }

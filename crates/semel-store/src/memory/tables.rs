@@ -4,6 +4,7 @@
 //! index can be no other than what the jobs say.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use semel_core::ids::{IdGenerator, JobId, Token};
 use semel_core::job::{Job, JobSpec};
@@ -20,23 +21,23 @@ use super::queue::{Queue, QueueId};
 use crate::query::Suppressed;
 
 /// A job with what a store knows of it besides.
-#[derive(Debug, Clone)]
-pub(super) struct Stored {
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
     /// The job as a crash would leave it. A lease is not part of it, so a leased job is pending here.
-    pub(super) job: Job,
+    pub job: Job,
     /// The queue it was published to, which may have been deleted since.
-    pub(super) queue: QueueId,
+    pub queue: QueueId,
     /// The delivery that is out.
-    pub(super) lease: Option<Lease>,
+    pub lease: Option<Lease>,
     /// Whether its group lets it go out; always true for a job that no group gates.
-    pub(super) open: bool,
+    pub open: bool,
     /// The newest publishes that were answered with this job.
-    pub(super) suppressed: VecDeque<Suppressed>,
+    pub suppressed: VecDeque<Suppressed>,
 }
 
 impl Stored {
     /// Where the job stands, its lease included.
-    pub(super) fn state(&self) -> State {
+    pub fn state(&self) -> State {
         match &self.lease {
             None => self.job.progress.state,
             Some(lease) if lease.received => State::AwaitingAck,
@@ -45,10 +46,17 @@ impl Stored {
     }
 
     /// The job as callers see it.
-    pub(super) fn shown(&self) -> Job {
+    pub fn shown(&self) -> Job {
         let mut job = self.job.clone();
         job.progress.state = self.state();
         job
+    }
+
+    /// What is left when its retention is over but its key still holds.
+    #[must_use]
+    pub fn stripped(&self) -> Self {
+        let (spec, progress) = (Arc::new(self.job.spec.stripped()), self.job.progress.stripped());
+        Self { job: Job { spec, progress, ..self.job.clone() }, ..self.clone() }
     }
 
     /// Whether only time and the queue's gate keep it from going out.
@@ -57,13 +65,13 @@ impl Stored {
     }
 
     /// The group in whose line it stands: gated and not finished.
-    pub(super) fn line(&self) -> Option<&Group> {
+    pub fn line(&self) -> Option<&Group> {
         let gated = self.job.spec.gated && !self.job.progress.state.is_finished();
         self.job.spec.group.as_ref().filter(|_| gated)
     }
 
     /// Its place in that line: by when it joined, then by id. A replay joins the end again, and is due at that very time.
-    pub(super) fn place(&self) -> (Timestamp, JobId) {
+    pub fn place(&self) -> (Timestamp, JobId) {
         let progress = &self.job.progress;
         let joined = if progress.replays > 0 { progress.due } else { self.job.spec.created_at };
         (joined, self.job.id)
@@ -76,7 +84,7 @@ pub(crate) struct Tables {
     pub(super) jobs: BTreeMap<JobId, Stored>,
     pub(super) queues: BTreeMap<QueueName, Queue>,
     /// Every kept job of each key; the newest decides about the key.
-    keys: BTreeMap<(QueueId, Key), BTreeSet<JobId>>,
+    pub(super) keys: BTreeMap<(QueueId, Key), BTreeSet<JobId>>,
     /// When the leases run out.
     deadlines: BTreeSet<(Timestamp, JobId)>,
     pub(super) schedules: BTreeMap<String, ScheduleRecord>,
@@ -193,7 +201,8 @@ impl Tables {
         result
     }
 
-    fn link(&mut self, id: JobId) {
+    /// Adds a job to the indexes.
+    pub(super) fn link(&mut self, id: JobId) {
         let Some(stored) = self.jobs.get(&id) else { return };
         if let Some(lease) = &stored.lease {
             self.deadlines.insert((lease.deadline, id));

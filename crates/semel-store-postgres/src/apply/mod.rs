@@ -1,0 +1,148 @@
+//! A batch of commands: one transaction, in which what the commands are about is loaded into a working set, decided there
+//! as the memory store would, and what changed is written back.
+//!
+//! ```text
+//!   flight 1   BEGIN, locks on the queues, queues, keys, unfinished jobs
+//!   (flight 2  jobs that hold a key, finished jobs, lines of groups: only where there are any)
+//!   decide     in memory
+//!   flight 3   everything that changed, one statement per table and kind of change, and COMMIT
+//! ```
+//!
+//! Locks are always taken in the same order: queues, keys, jobs, records. A transaction that finds that it holds too little
+//! (a queue whose gate changes, under a shared lock) is undone and run again with more; it never takes more on the way.
+
+mod load;
+mod queue;
+mod save;
+mod wants;
+mod work;
+mod writes;
+
+use std::collections::BTreeSet;
+
+use semel_store::store::BATCH_MAX;
+use semel_store::{Answer, Command, StoreError};
+
+pub(crate) use load::read_done;
+pub(crate) use load::statements::lean_job_columns;
+pub(crate) use save::{look_at, writes};
+pub(crate) use work::Work;
+pub(crate) use writes::Writes;
+
+use crate::fault::Fault;
+use crate::patience::Patience;
+use crate::store::PostgresStore;
+use wants::Wants;
+
+/// How often a batch is run again because it needs more than it had: more than there are kinds of more. What is still not
+/// content then runs after something that changes all the time.
+const REPEATS_MAX: u32 = 16;
+
+/// Why a transaction has to be undone.
+#[derive(Debug)]
+pub(crate) enum Setback {
+    /// It needs these queues for itself, or what this node remembered was wrong and has been forgotten: run it again.
+    Again { alone: BTreeSet<i32> },
+    /// Something failed, and nothing has happened.
+    Failed(Fault),
+    /// Something failed after COMMIT was sent.
+    Unclear(Fault),
+}
+
+impl Setback {
+    /// What was remembered or loaded is not so any more.
+    pub(crate) fn again() -> Self {
+        Self::Again { alone: BTreeSet::new() }
+    }
+}
+
+impl From<Fault> for Setback {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+impl PostgresStore {
+    /// Applies a batch, as often as it takes.
+    pub(crate) async fn apply_batch(&self, batch: &[Command]) -> Result<Vec<Answer>, StoreError> {
+        if batch.len() > BATCH_MAX {
+            return Err(StoreError::TooMany { got: batch.len(), max: BATCH_MAX });
+        }
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let wants = Wants::of(batch);
+        let mut patience = Patience::new(self.options.patience);
+        let (mut repeats, mut needs) = (0, BTreeSet::new());
+        loop {
+            let (fault, error) = match self.try_apply(batch, &wants, &needs).await {
+                Ok(answers) => return Ok(answers),
+                Err(Setback::Again { alone }) if repeats < REPEATS_MAX => {
+                    repeats += 1;
+                    needs.extend(alone);
+                    continue;
+                }
+                Err(Setback::Again { .. }) => return Err(crowded()),
+                Err(Setback::Failed(fault)) => {
+                    let error = fault.nothing_done();
+                    (fault, error)
+                }
+                Err(Setback::Unclear(fault)) => {
+                    let error = fault.after_commit();
+                    (fault, error)
+                }
+            };
+            if error.is_unknown() || !patience.again(&fault).await {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn try_apply(
+        &self,
+        batch: &[Command],
+        wants: &Wants,
+        alone: &BTreeSet<i32>,
+    ) -> Result<Vec<Answer>, Setback> {
+        let session = self.pool.session().await?;
+        let mut work = Work::prepare(self, &session, wants, alone).await?;
+        match run(&mut work, batch).await {
+            Ok(answers) => Ok(answers),
+            Err(setback) => {
+                work.undo().await;
+                Err(setback)
+            }
+        }
+    }
+}
+
+/// Runs the parts of a batch one after the other; the last one commits.
+async fn run(work: &mut Work<'_>, batch: &[Command]) -> Result<Vec<Answer>, Setback> {
+    let mut answers = Vec::with_capacity(batch.len());
+    let mut parts = wants::parts(batch).peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        match part {
+            [Command::PutQueue { .. }] => answers.extend(queue::put(work, part, last).await?),
+            [Command::DeleteQueue(name)] => answers.push(queue::delete(work, name, part, last).await?),
+            [Command::Prune { limit }] => answers.push(Ok(crate::prune::prune(work, *limit, last).await?)),
+            _ => answers.extend(jobs(work, part, last).await?),
+        }
+    }
+    Ok(answers)
+}
+
+/// Runs commands about single jobs, keys and records.
+async fn jobs(work: &mut Work<'_>, commands: &[Command], last: bool) -> Result<Vec<Answer>, Setback> {
+    let wants = Wants::of(commands);
+    let mut loaded = load::load(work, &wants).await?;
+    let answers = work.decide(&mut loaded, commands);
+    let writes = save::save(work, loaded, &answers)?;
+    writes.send(work, last).await?;
+    Ok(answers)
+}
+
+fn crowded() -> StoreError {
+    let what = "the queues of this batch change faster than it can be applied".into();
+    StoreError::Busy { what, retry_after: std::time::Duration::from_secs(1) }
+}

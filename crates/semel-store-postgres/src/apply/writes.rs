@@ -1,0 +1,108 @@
+//! Rows on their way into the tables: one statement per table and kind of change, however many rows there are.
+
+mod columns;
+mod statements;
+
+use semel_core::time::Timestamp;
+use semel_store::working::Stored;
+
+use super::Setback;
+use super::work::Work;
+use crate::catalog::queue_number;
+use crate::flight::Flight;
+use crate::row::{DoneColumns, JobColumns, LiveColumns, LiveRow, Standing, TraceColumns};
+use columns::{KeyIds, KeyNames, KeySets, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
+
+/// Everything that a part of a batch writes.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    /// Keys that were not known.
+    pub(super) new_keys: KeyIds,
+    /// Keys with other jobs than before.
+    pub(super) set_keys: KeySets,
+    /// Keys without a job.
+    pub(super) gone_keys: KeyNames,
+    /// Keys that one job leaves.
+    pub(super) left_keys: KeyIds,
+    /// Jobs that were published.
+    pub(super) jobs: JobColumns,
+    /// Unfinished jobs that are new in their table.
+    pub(super) live_new: LiveColumns,
+    /// Unfinished jobs that stay in it.
+    pub(super) live_changed: LiveColumns,
+    /// Jobs that are not among the unfinished any more.
+    pub(super) live_gone: Vec<i64>,
+    /// Finished jobs that are new in their table.
+    pub(super) done_new: DoneColumns,
+    /// Finished jobs that stay in it.
+    pub(super) done_changed: DoneColumns,
+    /// Jobs that are not among the finished any more.
+    pub(super) done_gone: Vec<i64>,
+    /// Jobs that lose all but their key.
+    pub(super) stripped: StrippedColumns,
+    /// Jobs that are gone.
+    pub(super) dropped: Vec<i64>,
+    /// Jobs that came and went within the batch.
+    pub(super) short_lived: Vec<i64>,
+    /// Suppressed publishes.
+    pub(super) traces: TraceColumns,
+    /// Counts.
+    pub(super) tallies: TallyColumns,
+    /// Schedules, API keys and replays.
+    pub(super) records: RecordColumns,
+    /// Queues.
+    pub(super) queues: QueueColumns,
+}
+
+impl Writes {
+    /// An unfinished job that is new in its table.
+    pub(super) fn push_live_new(&mut self, new: &Stored) {
+        push_live(&mut self.live_new, new);
+    }
+
+    /// An unfinished job that stays in its table.
+    pub(super) fn push_live_changed(&mut self, new: &Stored) {
+        push_live(&mut self.live_changed, new);
+    }
+
+    /// A finished job that is new in its table.
+    pub(super) fn push_done_new(&mut self, new: &Stored, look_at: Timestamp) {
+        self.done_new.push(new.job.id, queue_number(new.queue), &new.job.progress, look_at);
+    }
+
+    /// A finished job that stays in its table.
+    pub(super) fn push_done_changed(&mut self, new: &Stored, look_at: Timestamp) {
+        self.done_changed.push(new.job.id, queue_number(new.queue), &new.job.progress, look_at);
+    }
+
+    /// Sends everything in one flight; with the COMMIT if it is the last one.
+    pub(super) async fn send(&self, work: &Work<'_>, last: bool) -> Result<(), Setback> {
+        let (mut flight, _) = work.flight();
+        self.add_to(&mut flight);
+        work.send(flight, last).await.map(drop)
+    }
+
+    /// Adds the statements that have something to write, in the order in which rows are locked.
+    pub(crate) fn add_to<'a>(&'a self, flight: &mut Flight<'a>) {
+        self.add_keys(flight);
+        self.add_jobs(flight);
+        self.add_rest(flight);
+    }
+}
+
+fn push_live(columns: &mut LiveColumns, stored: &Stored) {
+    let standing = Standing {
+        queue: queue_number(stored.queue),
+        priority: stored.job.spec.priority,
+        line: stored.line(),
+        joined: stored.place().0,
+    };
+    let row = LiveRow {
+        progress: stored.job.progress.clone(),
+        open: stored.open,
+        lease: stored.lease,
+        // Who handed the lease out does not change as long as there is one.
+        node: None,
+    };
+    columns.push(stored.job.id, standing, &row);
+}

@@ -1,0 +1,244 @@
+//! The statements that write, and when each is needed.
+
+use tokio_postgres::types::Type;
+
+use super::Writes;
+use super::columns::{KeyIds, KeyNames, KeySets, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
+use crate::flight::Flight;
+use crate::row::{DoneColumns, JobColumns, LiveColumns, TraceColumns};
+use crate::session::Sql;
+
+/// Keys that were not known. Should another node have published one in the meantime the primary key says so, and the whole
+/// transaction starts over.
+static ADD_KEYS: Sql = Sql {
+    text: "INSERT INTO semel.key (queue, key, ids)
+           SELECT queue, key, ARRAY[id]
+             FROM unnest($1, $2, $3) AS u (queue, key, id)",
+    types: KeyIds::TYPES,
+};
+
+static SET_KEYS: Sql = Sql {
+    text: "UPDATE semel.key k
+              SET ids = u.ids::bigint[]
+             FROM unnest($1, $2, $3) AS u (queue, key, ids)
+            WHERE k.queue = u.queue AND k.key = u.key",
+    types: KeySets::TYPES,
+};
+
+static DROP_KEYS: Sql = Sql {
+    text: "DELETE FROM semel.key k
+            USING unnest($1, $2) AS u (queue, key)
+            WHERE k.queue = u.queue AND k.key = u.key",
+    types: KeyNames::TYPES,
+};
+
+/// Takes jobs off their keys. Several of one key are taken off together.
+static LEAVE_KEYS: Sql = Sql {
+    text: "UPDATE semel.key k
+              SET ids = ARRAY(SELECT unnest(k.ids) EXCEPT SELECT unnest(u.ids) ORDER BY 1)
+             FROM (SELECT queue, key, array_agg(id) AS ids
+                     FROM unnest($1, $2, $3) AS u (queue, key, id)
+                    GROUP BY queue, key) u
+            WHERE k.queue = u.queue AND k.key = u.key",
+    types: KeyIds::TYPES,
+};
+
+static DROP_EMPTY_KEYS: Sql = Sql {
+    text: "DELETE FROM semel.key k
+            USING unnest($1, $2) AS u (queue, key)
+            WHERE k.queue = u.queue AND k.key = u.key AND k.ids = '{}'",
+    types: KeyNames::TYPES,
+};
+
+static ADD_JOBS: Sql = Sql {
+    text: "INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, grp, gated, fingerprint,
+                                  payload, metadata, overrides)
+           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    types: JobColumns::TYPES,
+};
+
+static ADD_LIVE: Sql = Sql {
+    text: "INSERT INTO semel.live (id, queue, rank, due, open, grp, joined, attempts, deferrals, progress,
+                                   token, since, deadline, received, node)
+           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+    types: LiveColumns::TYPES,
+};
+
+/// What never changes of an unfinished job is left alone; so is the node that has its lease out, as long as there is one.
+static CHANGE_LIVE: Sql = Sql {
+    text: "UPDATE semel.live l
+              SET due = u.due, open = u.open, joined = u.joined, attempts = u.attempts, deferrals = u.deferrals,
+                  progress = u.progress, token = u.token, since = u.since, deadline = u.deadline,
+                  received = u.received, node = CASE WHEN u.token IS NOT NULL THEN l.node END
+             FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+                  AS u (id, queue, rank, due, open, grp, joined, attempts, deferrals, progress,
+                        token, since, deadline, received, node)
+            WHERE l.id = u.id",
+    types: LiveColumns::TYPES,
+};
+
+static DROP_LIVE: Sql = Sql {
+    text: "DELETE FROM semel.live l USING unnest($1) AS u (id) WHERE l.id = u.id",
+    types: &[Type::INT8_ARRAY],
+};
+
+static ADD_DONE: Sql = Sql {
+    text:
+        "INSERT INTO semel.done (id, queue, state, due, finished_at, attempts, deferrals, progress, look_at)
+           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    types: DoneColumns::TYPES,
+};
+
+static CHANGE_DONE: Sql = Sql {
+    text: "UPDATE semel.done d
+              SET state = u.state, due = u.due, finished_at = u.finished_at, attempts = u.attempts,
+                  deferrals = u.deferrals, progress = u.progress, look_at = u.look_at
+             FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                  AS u (id, queue, state, due, finished_at, attempts, deferrals, progress, look_at)
+            WHERE d.id = u.id",
+    types: DoneColumns::TYPES,
+};
+
+static DROP_DONE: Sql = Sql {
+    text: "DELETE FROM semel.done d USING unnest($1) AS u (id) WHERE d.id = u.id",
+    types: &[Type::INT8_ARRAY],
+};
+
+/// What is left of a payload is its fingerprint, and a digest that PostgreSQL can make too: `semel.publish` compares by that.
+static STRIP_JOBS: Sql = Sql {
+    text: "UPDATE semel.job j
+              SET payload = NULL, metadata = NULL, fingerprint = u.fingerprint || sha256(convert_to(j.payload, 'UTF8'))
+             FROM unnest($1, $2) AS u (id, fingerprint)
+            WHERE j.id = u.id",
+    types: StrippedColumns::TYPES,
+};
+
+static DROP_JOBS: Sql = Sql {
+    text: "DELETE FROM semel.job j USING unnest($1) AS u (id) WHERE j.id = u.id",
+    types: &[Type::INT8_ARRAY],
+};
+
+static SET_TRACES: Sql = Sql {
+    text: "INSERT INTO semel.trace (job, duplicates, suppressed)
+           SELECT * FROM unnest($1, $2, $3)
+               ON CONFLICT (job) DO UPDATE
+              SET duplicates = excluded.duplicates, suppressed = excluded.suppressed",
+    types: TraceColumns::TYPES,
+};
+
+static DROP_TRACES: Sql = Sql {
+    text: "DELETE FROM semel.trace t USING unnest($1) AS u (id) WHERE t.job = u.id",
+    types: &[Type::INT8_ARRAY],
+};
+
+/// An id that was handed out is never handed out again, though its job is gone.
+static REMEMBER_IDS: Sql = Sql {
+    text: "INSERT INTO semel.lane AS known (lane, last_id)
+           SELECT ((u.id >> 12) & 1023)::int, max(u.id)
+             FROM unnest($1) AS u (id)
+            GROUP BY 1
+            ORDER BY 1
+               ON CONFLICT (lane) DO UPDATE SET last_id = excluded.last_id
+            WHERE known.last_id < excluded.last_id",
+    types: &[Type::INT8_ARRAY],
+};
+
+static ADD_TALLIES: Sql = Sql {
+    text: "INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
+           SELECT * FROM unnest($1, $2, $3, $4, $5)",
+    types: TallyColumns::TYPES,
+};
+
+static SET_RECORDS: Sql = Sql {
+    text: "INSERT INTO semel.record (kind, name, body)
+           SELECT kind, name, body
+             FROM unnest($1, $2, $3) AS u (kind, name, body)
+            WHERE body IS NOT NULL
+               ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+    types: RecordColumns::TYPES,
+};
+
+static DROP_RECORDS: Sql = Sql {
+    text: "DELETE FROM semel.record r
+            USING unnest($1, $2, $3) AS u (kind, name, body)
+            WHERE r.kind = u.kind AND r.name = u.name AND u.body IS NULL",
+    types: RecordColumns::TYPES,
+};
+
+/// The version tells other nodes that the rules they made of the settings are old; the gate is no part of those.
+static CHANGE_QUEUES: Sql = Sql {
+    text: "UPDATE semel.queue q
+              SET config = coalesce(u.config, q.config), secrets = coalesce(u.secrets, q.secrets),
+                  version = q.version + (u.config IS NOT NULL OR u.secrets IS NOT NULL)::int,
+                  gate = u.gate, free = u.free, paused = u.paused
+             FROM unnest($1, $2, $3, $4, $5, $6) AS u (id, config, secrets, gate, free, paused)
+            WHERE q.id = u.id",
+    types: QueueColumns::TYPES,
+};
+
+impl Writes {
+    pub(super) fn add_keys<'a>(&'a self, flight: &mut Flight<'a>) {
+        if !self.new_keys.queue.is_empty() {
+            flight.query(&ADD_KEYS, self.new_keys.params());
+        }
+        if !self.set_keys.queue.is_empty() {
+            flight.query(&SET_KEYS, self.set_keys.params());
+        }
+        if !self.gone_keys.queue.is_empty() {
+            flight.query(&DROP_KEYS, self.gone_keys.params());
+        }
+        if !self.left_keys.queue.is_empty() {
+            flight.query(&LEAVE_KEYS, self.left_keys.params());
+            flight.query(&DROP_EMPTY_KEYS, vec![&self.left_keys.queue, &self.left_keys.key]);
+        }
+    }
+
+    /// A job leaves one table before it enters the other.
+    pub(super) fn add_jobs<'a>(&'a self, flight: &mut Flight<'a>) {
+        if !self.jobs.id.is_empty() {
+            flight.query(&ADD_JOBS, self.jobs.params());
+        }
+        if !self.stripped.id.is_empty() {
+            flight.query(&STRIP_JOBS, self.stripped.params());
+        }
+        let gone: [(&'static Sql, &'a Vec<i64>); 6] = [
+            (&DROP_LIVE, &self.live_gone),
+            (&DROP_DONE, &self.done_gone),
+            (&DROP_JOBS, &self.dropped),
+            (&DROP_TRACES, &self.dropped),
+            (&REMEMBER_IDS, &self.dropped),
+            (&REMEMBER_IDS, &self.short_lived),
+        ];
+        for (sql, ids) in gone.into_iter().filter(|(_, ids)| !ids.is_empty()) {
+            flight.query(sql, vec![ids]);
+        }
+        if !self.live_new.id.is_empty() {
+            flight.query(&ADD_LIVE, self.live_new.params());
+        }
+        if !self.live_changed.id.is_empty() {
+            flight.query(&CHANGE_LIVE, self.live_changed.params());
+        }
+        if !self.done_new.id.is_empty() {
+            flight.query(&ADD_DONE, self.done_new.params());
+        }
+        if !self.done_changed.id.is_empty() {
+            flight.query(&CHANGE_DONE, self.done_changed.params());
+        }
+    }
+
+    pub(super) fn add_rest<'a>(&'a self, flight: &mut Flight<'a>) {
+        if !self.traces.job.is_empty() {
+            flight.query(&SET_TRACES, self.traces.params());
+        }
+        if !self.records.kind.is_empty() {
+            flight.query(&SET_RECORDS, self.records.params());
+            flight.query(&DROP_RECORDS, self.records.params());
+        }
+        if !self.queues.id.is_empty() {
+            flight.query(&CHANGE_QUEUES, self.queues.params());
+        }
+        if !self.tallies.queue.is_empty() {
+            flight.query(&ADD_TALLIES, self.tallies.params());
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Connections: how they are made, and the bounded pool they wait in.
+
+use std::time::Duration;
+
+use deadpool::Runtime;
+use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
+use semel_store::StoreError;
+use tokio_postgres::Socket;
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::address::Address;
+use crate::fault::Fault;
+use crate::options::Options;
+use crate::session::{Link, Session};
+use crate::tls;
+
+/// How long making a connection may take. A server that is there answers in milliseconds; one behind a dead network never.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long data may stay unconfirmed before the system calls the connection broken: a partition is noticed in seconds.
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
+/// When the system asks whether an idle connection is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Each statement sees what was committed before it: what is read after a lock is as it is under that lock.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// The connections of a store.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool(managed::Pool<Maker>);
+
+impl Pool {
+    /// A pool for the database at `url`. It makes its connections when they are needed.
+    pub(crate) fn new(url: &str, options: &Options) -> Result<Self, StoreError> {
+        let maker = Maker::new(url, options)?;
+        let timeouts = Timeouts {
+            wait: Some(options.patience),
+            create: Some(CONNECT_TIMEOUT),
+            recycle: Some(CONNECT_TIMEOUT),
+        };
+        let built = managed::Pool::builder(maker)
+            .max_size(options.connections.max(1))
+            .timeouts(timeouts)
+            .runtime(Runtime::Tokio1)
+            .build();
+        built.map(Self).map_err(|e| StoreError::Open(format!("cannot make a pool of connections: {e}")))
+    }
+
+    /// A connection, as soon as there is a free one.
+    pub(crate) async fn session(&self) -> Result<Session, Fault> {
+        let link: Object<Maker> = self.0.get().await.map_err(|e| match e {
+            // Whatever the server has against a new connection, nothing was sent, and it may think better of it.
+            PoolError::Backend(fault) => Fault::Unreachable(fault.to_string()),
+            PoolError::Closed => Fault::Closed,
+            PoolError::Timeout(what) => Fault::Unreachable(format!("no connection in time ({what:?})")),
+            other => Fault::Unreachable(other.to_string()),
+        })?;
+        let session = Session::new(link);
+        session.prepare_wanted().await?;
+        Ok(session)
+    }
+
+    /// Ends all connections that are idle, and the others when they come back.
+    pub(crate) fn close(&self) {
+        self.0.close();
+    }
+
+    /// Whether it has been closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// The end of a connection that is driven.
+pub(crate) type Wire = tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// What makes connections and looks after them.
+#[derive(Debug)]
+pub(crate) struct Maker {
+    config: tokio_postgres::Config,
+    tls: Tls,
+    prepare: bool,
+    /// Sent with every `BEGIN` where a connection cannot keep it.
+    begin: String,
+    answer_timeout: Duration,
+}
+
+/// The certificates, which say nothing when they are printed.
+struct Tls(MakeRustlsConnect);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+impl Maker {
+    pub(crate) fn new(url: &str, options: &Options) -> Result<Self, StoreError> {
+        let Address { mut config, trust } = Address::parse(url)?;
+        let tls = tls::connector(&trust).map_err(StoreError::Open)?;
+        config
+            .application_name(format!("semel {}", options.node_name))
+            .target_session_attrs(TargetSessionAttrs::ReadWrite)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(TCP_USER_TIMEOUT)
+            .keepalives_idle(KEEPALIVE_IDLE);
+        let settings = Settings::of(options);
+        if options.prepare {
+            let given = config.get_options().unwrap_or_default().to_owned();
+            config.options(format!("{given}{}", settings.as_startup()));
+        }
+        let own = if options.prepare { String::new() } else { settings.as_set_local() };
+        let begin = format!("{BEGIN}{own}");
+        // The database gives up first, so that its answer, and not a guess, tells what happened.
+        let answer_timeout = options.statement_timeout + CONNECT_TIMEOUT;
+        Ok(Self { config, tls: Tls(tls), prepare: options.prepare, begin, answer_timeout })
+    }
+
+    /// The two ends of a connection.
+    pub(crate) async fn open(&self) -> Result<(tokio_postgres::Client, Wire), Fault> {
+        let made = self.config.connect(self.tls.0.clone()).await;
+        made.map_err(|e| match Fault::from(e) {
+            Fault::Lost(what) => Fault::Unreachable(what),
+            other => other,
+        })
+    }
+
+    /// One connection. Its driver lives as long as the runtime that made it, and ends with it.
+    pub(crate) async fn connect(&self) -> Result<Link, Fault> {
+        let (client, connection) = self.open().await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the database ended");
+            }
+        });
+        Ok(Link::new(client, self.prepare, self.begin.clone(), self.answer_timeout))
+    }
+}
+
+impl managed::Manager for Maker {
+    type Type = Link;
+    type Error = Fault;
+
+    async fn create(&self) -> Result<Link, Fault> {
+        self.connect().await
+    }
+
+    async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<Fault> {
+        if link.is_usable() { Ok(()) } else { Err(RecycleError::message("the connection is closed")) }
+    }
+}
+
+/// How the database is to treat what it is sent.
+struct Settings(Vec<(&'static str, String)>);
+
+impl Settings {
+    fn of(options: &Options) -> Self {
+        let statement = options.statement_timeout.as_millis().to_string();
+        Self(vec![
+            ("statement_timeout", statement.clone()),
+            ("lock_timeout", options.lock_timeout.as_millis().to_string()),
+            // A node that stops in the middle of a transaction must not keep its locks.
+            ("idle_in_transaction_session_timeout", statement),
+            // Compiling a statement takes longer than any of ours runs.
+            ("jit", "off".to_owned()),
+            // Every row is looked up by a key. A plan is made once and kept, perhaps while the tables are still empty and
+            // reading all of them looks cheap: a thousand publishes later it would not be.
+            ("plan_cache_mode", "force_generic_plan".to_owned()),
+            ("enable_seqscan", "off".to_owned()),
+            ("enable_hashjoin", "off".to_owned()),
+            ("enable_mergejoin", "off".to_owned()),
+            ("max_parallel_workers_per_gather", "0".to_owned()),
+        ])
+    }
+
+    fn as_startup(&self) -> String {
+        self.0.iter().map(|(name, value)| format!(" -c {name}={value}")).collect()
+    }
+
+    fn as_set_local(&self) -> String {
+        self.0.iter().map(|(name, value)| format!("; SET LOCAL {name} = {value}")).collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Leases: ready jobs go out to workers.
+//!
+//! Where nothing limits a queue (it is *free*) one statement finds the jobs, marks them and returns them, without any lock but
+//! those of the rows: it is ordered before whatever changes the queue meanwhile. Everywhere else the gate decides, so the
+//! queue is locked, the gate read, and what it allows is taken.
+
+mod held;
+mod next;
+mod statements;
+
+use std::sync::Arc;
+
+use semel_core::ids::JobId;
+use semel_core::job::JobSpec;
+use semel_core::lease::{Delivery, LeaseRequest};
+use semel_core::name::QueueName;
+use semel_core::queue::Rules;
+use semel_core::time::Timestamp;
+use semel_store::StoreError;
+
+use crate::catalog::Seen;
+use crate::fault::Fault;
+use crate::patience::Patience;
+use crate::row::{Cells, JobRow, QueueRow, count, job_id, sql_id, sql_time, sql_token, time, token};
+use crate::session::Session;
+use crate::store::PostgresStore;
+use statements::{FREE_LEASE, QUEUE, SET_DEADLINES};
+
+/// How often a lease asks again because the queue was changed between its two questions.
+const TRIES: u32 = 4;
+
+/// How a lease on a free queue went.
+enum Tried {
+    /// There is no such queue.
+    NoQueue,
+    /// These went out.
+    Leased(Vec<Delivery>),
+    /// The queue is not free, or not the one this node remembers.
+    NotSo,
+}
+
+impl PostgresStore {
+    /// Leases what is ready, as far as the queue's gate allows.
+    pub(crate) async fn lease_jobs(&self, request: &LeaseRequest) -> Result<Vec<Delivery>, StoreError> {
+        let mut patience = Patience::new(self.options.patience);
+        loop {
+            // A lease whose answer was lost may have been given. It runs out like any other that nobody settles.
+            let fault = match self.try_lease(request).await {
+                Ok(deliveries) => return Ok(deliveries),
+                Err(fault) => fault,
+            };
+            if !patience.again(&fault).await {
+                return Err(fault.nothing_done());
+            }
+        }
+    }
+
+    async fn try_lease(&self, request: &LeaseRequest) -> Result<Vec<Delivery>, Fault> {
+        let session = self.pool.session().await?;
+        for _ in 0..TRIES {
+            if let Some(seen) = self.catalog.last_seen(request.queue()) {
+                match self.lease_free(&session, request, &seen).await? {
+                    Tried::Leased(deliveries) => return Ok(deliveries),
+                    Tried::NoQueue => return Ok(Vec::new()),
+                    Tried::NotSo => {}
+                }
+            }
+            let Some((row, now)) = self.look_at_queue(&session, request.queue()).await? else {
+                return Ok(Vec::new());
+            };
+            if !crate::row::is_free(&row.record.config, &row.record.gate) {
+                return self.lease_held(&session, request, &row, now).await;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// A queue as it is now, remembered for the next time.
+    async fn look_at_queue(
+        &self,
+        session: &Session,
+        name: &QueueName,
+    ) -> Result<Option<(QueueRow, Timestamp)>, Fault> {
+        let Some(row) = session.query_opt(&QUEUE, &[&name.as_str()]).await? else { return Ok(None) };
+        let mut cells = Cells::of(&row);
+        let now = self.clock.decides(cells.take()?);
+        let row = QueueRow::read(&mut cells)?;
+        self.catalog.learn(name.clone(), row.id);
+        self.catalog.rules(row.id, row.version, &row.record.config)?;
+        Ok(Some((row, now)))
+    }
+
+    async fn lease_free(
+        &self,
+        session: &Session,
+        request: &LeaseRequest,
+        Seen { id, version, rules }: &Seen,
+    ) -> Result<Tried, Fault> {
+        let span = request.duration().unwrap_or_else(|| rules.lease_time(None));
+        let span = i64::try_from(span.millis()).unwrap_or(i64::MAX);
+        let (name, max, now) = (request.queue().as_str(), i64::from(request.max()), self.clock.instead());
+        let node = self.node();
+        let rows = session.query(&FREE_LEASE, &[&name, id, version, &now, &max, &span, &node]).await?;
+        let Some(first) = rows.first() else { return Ok(Tried::NoQueue) };
+        let mut cells = Cells::of(first);
+        let (now, as_known, any): (i64, bool, Option<i64>) = (cells.take()?, cells.take()?, cells.take()?);
+        if any.is_none() {
+            return Ok(if as_known { Tried::Leased(Vec::new()) } else { Tried::NotSo });
+        }
+        let now = self.clock.decides(now);
+        let mut deliveries = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let mut cells = Cells::of(row);
+            let _: (i64, bool) = (cells.take()?, cells.take()?);
+            deliveries.push(read_delivery(&mut cells, request.queue(), rules, None)?);
+        }
+        if request.duration().is_none() {
+            set_deadlines(session, &mut deliveries, rules, now).await?;
+        }
+        Ok(Tried::Leased(deliveries))
+    }
+}
+
+/// Gives jobs that say themselves how long a delivery may take the time they ask for. The statement that leases knows only
+/// what the queue says.
+async fn set_deadlines(
+    session: &Session,
+    deliveries: &mut [Delivery],
+    rules: &Rules,
+    now: Timestamp,
+) -> Result<(), Fault> {
+    let (mut ids, mut tokens, mut deadlines) = (Vec::new(), Vec::new(), Vec::new());
+    for delivery in deliveries.iter_mut() {
+        if let Some(timeout) = delivery.spec.overrides.timeout {
+            delivery.deadline = now.plus(rules.lease_time(Some(timeout)));
+            ids.push(sql_id(delivery.id));
+            tokens.push(sql_token(delivery.token));
+            deadlines.push(sql_time(delivery.deadline));
+        }
+    }
+    if ids.is_empty() {
+        return Ok(());
+    }
+    session.execute(&SET_DEADLINES, &[&ids, &tokens, &deadlines]).await.map(drop)
+}
+
+/// A job on its way out, from the cells of `lease_columns`.
+fn read_delivery(
+    cells: &mut Cells<'_>,
+    queue: &QueueName,
+    rules: &Rules,
+    probe: Option<JobId>,
+) -> Result<Delivery, Fault> {
+    let raw: i64 = cells.take()?;
+    let (attempts, deferrals): (i32, i32) = (cells.take()?, cells.take()?);
+    let (held, deadline): (i64, i64) = (cells.take()?, cells.take()?);
+    let spec: JobSpec = JobRow::read(cells, raw, queue.clone())?;
+    let id = job_id(raw)?;
+    Ok(Delivery {
+        id,
+        attempt: count(attempts).saturating_add(1),
+        max_attempts: spec.max_attempts(&rules.config),
+        deferrals: count(deferrals),
+        token: token(held),
+        deadline: time(deadline),
+        probe: probe == Some(id),
+        spec: Arc::new(spec),
+    })
+}

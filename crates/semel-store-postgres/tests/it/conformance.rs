@@ -1,0 +1,3 @@
+use crate::harness::Postgres;
+
+semel_store::conformance!(Postgres::new);

@@ -1,0 +1,95 @@
+//! Opening a store: what is refused and why, nodes and their lanes, partitions.
+
+use std::sync::Arc;
+
+use semel_core::time::Timestamp;
+use semel_store::{ManualClock, Store, StoreError};
+use semel_store_postgres::{Options, PostgresStore};
+
+use crate::harness::{cluster, database, empty_database, options, runtime};
+
+/// What is said of a store that cannot be opened.
+fn refusal(url: &str) -> String {
+    match runtime().block_on(PostgresStore::open(url, Options::default())) {
+        Err(StoreError::Open(why)) => why,
+        other => panic!("it must not open: {other:?}"),
+    }
+}
+
+#[test]
+fn a_database_that_is_not_there_is_named_with_what_to_do() {
+    let database = empty_database();
+    let url = database.url().replace(database.name(), "no_such_database");
+    let why = refusal(&url);
+    assert!(why.contains("no_such_database") && why.contains("createdb"), "{why}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_named_with_what_to_do() {
+    let why = refusal("postgres://nobody@127.0.0.1:1/nothing");
+    assert!(why.contains("check the address"), "{why}");
+}
+
+#[test]
+fn a_database_in_another_encoding_is_refused() {
+    let name = format!("latin_{}", std::process::id());
+    let create = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'");
+    cluster().sql("postgres", &create).unwrap();
+    let database = empty_database();
+    let why = refusal(&database.url().replace(database.name(), &name));
+    cluster().sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)")).unwrap();
+    assert!(why.contains("LATIN1") && why.contains("ENCODING 'UTF8'"), "{why}");
+}
+
+#[test]
+fn a_database_that_takes_no_writes_is_refused() {
+    let database = empty_database();
+    database
+        .sql(&format!("ALTER DATABASE {} SET default_transaction_read_only = on", database.name()))
+        .unwrap();
+    let why = refusal(database.url());
+    assert!(why.contains("give the address of the primary"), "{why}");
+}
+
+#[test]
+fn a_server_that_does_not_wait_for_its_disk_is_refused() {
+    let database = empty_database();
+    database.sql(&format!("ALTER DATABASE {} SET synchronous_commit = off", database.name())).unwrap();
+    let why = refusal(database.url());
+    assert!(why.contains("synchronous_commit"), "{why}");
+}
+
+#[test]
+fn every_node_has_a_lane_of_its_own_and_gives_it_back() {
+    let database = empty_database();
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    runtime().block_on(async {
+        let open = || PostgresStore::open(database.url(), options(&clock));
+        let stores = futures_util::future::join_all((0..4).map(|_| open())).await;
+        let stores: Vec<_> = stores.into_iter().map(Result::unwrap).collect();
+        let mut nodes: Vec<_> = stores.iter().map(PostgresStore::node).collect();
+        nodes.sort_unstable();
+        assert_eq!(nodes, [0, 1, 2, 3]);
+        let second = stores.iter().find(|store| store.node() == 1).unwrap();
+        second.close().await.unwrap();
+        assert!(matches!(second.queues().await, Err(StoreError::Closed)));
+        assert_eq!(open().await.unwrap().node(), 1);
+        assert_eq!(database.sql("SELECT count(*) FROM semel.node").unwrap(), "4");
+    });
+}
+
+#[test]
+fn partitions_are_made_for_the_days_ahead_and_only_once() {
+    let database = database();
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+    let days =
+        || database.sql("SELECT count(*) FROM pg_inherits WHERE inhparent = 'semel.job'::regclass").unwrap();
+    assert_eq!(days(), "3", "today, a day ahead, and the default");
+    runtime().block_on(async {
+        let store = PostgresStore::open(database.url(), options(&clock)).await.unwrap();
+        assert_eq!(store.make_days().await.unwrap(), 0);
+        clock.advance(semel_core::time::Millis::from_days(2));
+        assert_eq!(store.make_days().await.unwrap(), 2);
+    });
+    assert_eq!(days(), "5");
+}
