@@ -36,8 +36,12 @@ const PORT: u16 = 7477;
 pub struct Config {
     /// Where the API listens.
     pub listen: SocketAddr,
-    /// The directory of the store.
+    /// The directory of the store, if it is an embedded one.
     pub data: PathBuf,
+    /// The database of the store, if it is one that many nodes share.
+    pub store: StoreConfig,
+    /// What this node is called.
+    pub node: NodeConfig,
     /// Whether `/metrics` is served.
     pub metrics: bool,
     /// The certificate.
@@ -54,6 +58,30 @@ pub struct Config {
     pub shutdown: ShutdownConfig,
     /// The API key that exists before any other.
     pub bootstrap_key: Option<Secret>,
+}
+
+/// A store that many nodes share: a PostgreSQL database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Where it is; with a password, perhaps. Without it the store is an embedded one.
+    pub url: Option<Secret>,
+    /// Another way to it for the connection that listens.
+    pub listen_url: Option<Secret>,
+    /// Whether the schema is brought up to date at start.
+    pub migrate: bool,
+    /// Most connections at once.
+    pub connections: usize,
+    /// Whether statements are prepared.
+    pub prepare: bool,
+}
+
+/// What this node is called.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// By people; the machine's name if absent.
+    pub name: Option<String>,
+    /// By whoever wants to reach it; the address it listens on if absent.
+    pub address: Option<String>,
 }
 
 /// The certificate chain and its key: both or none.
@@ -191,6 +219,8 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)),
             data: PathBuf::from("./semel-data"),
+            store: StoreConfig::default(),
+            node: NodeConfig::default(),
             metrics: true,
             tls: TlsConfig::default(),
             log: LogConfig { level: LogLevel::Info, format: LogFormat::Text },
@@ -200,6 +230,12 @@ impl Default for Config {
             shutdown: ShutdownConfig { grace: net::Limits::default().grace },
             bootstrap_key: None,
         }
+    }
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self { url: None, listen_url: None, migrate: true, connections: 16, prepare: true }
     }
 }
 

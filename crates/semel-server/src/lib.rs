@@ -10,6 +10,7 @@ pub mod delivery;
 pub mod metrics;
 pub mod net;
 pub mod news;
+pub mod peers;
 pub mod service;
 pub mod stop;
 pub mod time;

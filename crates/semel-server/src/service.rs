@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use semel_core::time::Timestamp;
 use semel_store::group_commit::{self, GroupCommit};
 use semel_store::observed::Metrics as StoreMetrics;
-use semel_store::{Observed, Store, StoreError};
+use semel_store::{Observed, Shared, Store, StoreError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -19,6 +19,7 @@ use crate::delivery::call::Caller;
 use crate::delivery::dispatch::Dispatchers;
 use crate::metrics::Metrics;
 use crate::news::{Heralded, News};
+use crate::peers::{self, Identity, Pace, Peers};
 use crate::stop::{self, Stop, Stopper};
 use crate::time::{Alarm, Sleeper};
 use crate::upkeep;
@@ -54,6 +55,10 @@ pub struct Options {
     pub poll: Duration,
     /// Where dead letters are archived; nowhere if absent.
     pub archive: Option<PathBuf>,
+    /// What this node is called.
+    pub identity: Identity,
+    /// How often it does what keeps it in touch with other nodes, on a store that has some.
+    pub pace: Pace,
 }
 
 impl Default for Options {
@@ -68,6 +73,8 @@ impl Default for Options {
             in_flight_per_queue: 64,
             poll: Duration::from_secs(30),
             archive: None,
+            identity: Identity::default(),
+            pace: Pace::default(),
         }
     }
 }
@@ -92,8 +99,10 @@ pub struct Service {
     pub metrics: Metrics,
     /// Everything `/metrics` shows.
     pub registry: Registry,
-    /// Held while a replay task is read, changed and written back, so that a cancel is not overwritten by progress.
+    /// Held while a replay task is read, changed and written back, so that counts of a page are not lost.
     pub replay_tasks: tokio::sync::Mutex<()>,
+    /// The other nodes.
+    pub peers: Peers,
     /// When everything is to end.
     pub stop: Stop,
 }
@@ -133,16 +142,22 @@ pub struct Running {
     driver: JoinHandle<()>,
     dispatchers: Dispatchers,
     roles: upkeep::Roles,
+    touch: peers::Tasks,
 }
 
 impl Running {
-    /// Starts everything but the sockets. `alarm` is for tests that move time themselves.
+    /// Starts everything but the sockets. A store that other nodes use, too, comes with what they share; `alarm` is for
+    /// tests that move time themselves.
     pub async fn start(
         backend: Arc<dyn Store>,
+        shared: Option<Arc<dyn Shared>>,
         caller: Caller,
         alarm: Option<Arc<dyn Alarm>>,
-        options: Options,
+        mut options: Options,
     ) -> Result<Self, StoreError> {
+        if shared.is_some() {
+            options.poll = options.poll.max(peers::POLL);
+        }
         let (stopper, stop) = stop::pair();
         let (news, suspects) = News::new();
         let news = Arc::new(news);
@@ -151,6 +166,7 @@ impl Running {
         let metrics = Metrics::register(registry.sub_registry_with_prefix("semel"));
         let observed: Arc<dyn Store> = Arc::new(Observed::new(backend, store_metrics));
         let store: Arc<dyn Store> = Arc::new(Heralded::new(observed, news.clone()));
+        let peers = Peers::new(shared, store.now());
         let (commit, driver) = GroupCommit::start(store.clone(), options.commit);
         let service = Arc::new(Service {
             alarm: alarm.unwrap_or_else(|| Arc::new(Sleeper::new(store.clone()))),
@@ -163,12 +179,14 @@ impl Running {
             metrics,
             registry,
             replay_tasks: tokio::sync::Mutex::new(()),
+            peers,
             stop,
         });
         let driver = tokio::spawn(driver);
         let dispatchers = Dispatchers::start(service.clone(), caller);
         let roles = upkeep::start(&service, suspects);
-        Ok(Self { service, stopper, driver, dispatchers, roles })
+        let touch = Peers::start(&service);
+        Ok(Self { service, stopper, driver, dispatchers, roles, touch })
     }
 
     /// What every request works with.
@@ -196,6 +214,7 @@ impl Running {
         self.service.commit.close().await;
         // The driver ends with the queue it serves; a panic in it was reported when it happened.
         drop(self.driver.await);
+        self.touch.stop().await;
         self.service.store.close().await
     }
 }

@@ -96,7 +96,12 @@ impl Source for Export {
         self.read_holdings().map_err(|fault| fault.rolled_back())
     }
 
-    fn jobs_after(&mut self, after: JobId, most: usize, most_bytes: usize) -> Result<Vec<Stored>, StoreError> {
+    fn jobs_after(
+        &mut self,
+        after: JobId,
+        most: usize,
+        most_bytes: usize,
+    ) -> Result<Vec<Stored>, StoreError> {
         self.page(after, most, most_bytes).map_err(|fault| fault.rolled_back())
     }
 }

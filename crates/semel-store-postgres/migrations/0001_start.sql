@@ -133,7 +133,7 @@ CREATE INDEX done_odd ON semel.done (queue, state, id) WHERE state <> 3;
 
 CREATE TABLE semel.done_default PARTITION OF semel.done DEFAULT;
 
--- The kept jobs under each key, newest last.
+-- The kept jobs under each key, newest last; the newest of them, where there are many.
 CREATE TABLE semel.key (
     queue integer NOT NULL,
     key   text COLLATE "C" NOT NULL,
@@ -152,6 +152,14 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- Older kept jobs of keys that have many: a key whose window is short and whose jobs are kept for long has one per publish.
+CREATE TABLE semel.key_past (
+    queue integer NOT NULL,
+    key   text COLLATE "C" NOT NULL,
+    id    bigint NOT NULL,
+    PRIMARY KEY (queue, key, id)
+);
 
 -- Publishes that were answered with an earlier one's job.
 CREATE TABLE semel.trace (
@@ -217,5 +225,42 @@ BEGIN
         ' WITH (autovacuum_vacuum_scale_factor = 0.05)', suffix, first, past
     );
     RETURN true;
+END
+$$;
+
+-- Drops the partitions of days before this one that have no row left, and says how many days that were. The space of what was
+-- pruned comes back at once then, without a vacuum.
+CREATE FUNCTION semel.drop_empty_days(before integer) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    today    text := to_char(date '2025-01-01' + before, 'YYYYMMDD');
+    suffix   text;
+    is_empty boolean;
+    dropped  integer := 0;
+BEGIN
+    FOR suffix IN
+        SELECT substr(c.relname, 5)
+          FROM pg_catalog.pg_inherits i
+          JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+         WHERE i.inhparent = 'semel.job'::regclass AND c.relname ~ '^job_[0-9]{8}$' AND substr(c.relname, 5) < today
+         ORDER BY 1
+    LOOP
+        -- Once without a lock, so that nobody waits for nothing, and once with it.
+        FOR look IN 1..2 LOOP
+            EXECUTE format(
+                'SELECT NOT EXISTS (SELECT FROM semel.job_%1$s) AND NOT EXISTS (SELECT FROM semel.done_%1$s)', suffix
+            ) INTO is_empty;
+            EXIT WHEN NOT is_empty OR look = 2;
+            EXECUTE format(
+                'LOCK TABLE ONLY semel.job, ONLY semel.done, semel.job_%1$s, semel.done_%1$s IN ACCESS EXCLUSIVE MODE',
+                suffix
+            );
+        END LOOP;
+        IF is_empty THEN
+            EXECUTE format('DROP TABLE semel.job_%1$s, semel.done_%1$s', suffix);
+            dropped := dropped + 1;
+        END IF;
+    END LOOP;
+    RETURN dropped;
 END
 $$;

@@ -1,5 +1,5 @@
 -- How far a move of another store into this one has come (`semel move`). At most one row. As long as it says that the move
--- is not finished no node joins.
+-- is not finished no node joins, and all queues count as deleted.
 CREATE TABLE semel.move (
     one         boolean PRIMARY KEY DEFAULT true CHECK (one),
     -- Where the other store is, in words for people.

@@ -73,7 +73,8 @@ impl Pool {
 }
 
 /// The end of a connection that is driven.
-pub(crate) type Wire = tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+pub(crate) type Wire =
+    tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// What makes connections and looks after them.
 #[derive(Debug)]

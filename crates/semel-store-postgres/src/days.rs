@@ -1,4 +1,4 @@
-//! The partitions of `semel.job` and `semel.done`: one of each per day, made some days ahead.
+//! The partitions of `semel.job` and `semel.done`: one of each per day, made some days ahead, dropped when they are empty.
 //!
 //! A job that is published on a day without partitions goes to the default one. Nothing is lost by that, but it has to be
 //! deleted row by row one day, where a partition is dropped at once.
@@ -11,6 +11,10 @@ use crate::fault::Fault;
 use crate::locks;
 use crate::row::Cells;
 use crate::session::{Session, Sql};
+use crate::store::PostgresStore;
+
+/// How often the partitions are looked after: often enough to fail a few times in a day.
+const TEND_EVERY: Millis = Millis::from_hours(1);
 
 /// A new partition needs its whole table for a moment. Whoever waits for that makes all others wait behind it, so it gives up
 /// soon: there are days left to try again.
@@ -45,6 +49,42 @@ pub(crate) async fn make(session: &Session, now: Timestamp, ahead: u32) -> Resul
     let made = Cells::of(&session.query_one(&MAKE, &[&first, &last]).await?).take()?;
     session.commit().await?;
     Ok(made)
+}
+
+static DROP: Sql = Sql { text: "SELECT semel.drop_empty_days($1)", types: &[Type::INT4] };
+
+/// Drops the partitions of days that are past and of which nothing is left, and says how many days that were.
+pub(crate) async fn drop_empty(session: &Session, now: Timestamp) -> Result<i32, Fault> {
+    // Yesterday's is left alone: ids of it may still be on their way.
+    let before = day_of(now) - 1;
+    session.begin().await?;
+    session.query(&LOCK, &[&locks::MIGRATE]).await?;
+    let dropped = Cells::of(&session.query_one(&DROP, &[&before]).await?).take()?;
+    session.commit().await?;
+    Ok(dropped)
+}
+
+impl PostgresStore {
+    /// Looks after the partitions, if it is time to: makes those of the coming days and drops those that are empty. Who
+    /// prunes does it, so on most stores it is one node. A failure is not the caller's; it is tried again in an hour.
+    pub(crate) async fn tend_days(&self) {
+        let now = self.clock.now();
+        {
+            let mut next = self.tend_days_at.lock().expect("the lock is never held across a panic");
+            if now < *next {
+                return;
+            }
+            *next = now.plus(TEND_EVERY);
+        }
+        let tended = async {
+            let session = self.pool.session().await?;
+            make(&session, now, self.options.days_ahead).await?;
+            drop_empty(&session, now).await
+        };
+        if let Err(fault) = tended.await {
+            tracing::warn!(%fault, "the partitions of past and coming days were not looked after");
+        }
+    }
 }
 
 /// The number of a day, as `semel.make_day` counts them: from the time at which ids begin.

@@ -5,7 +5,7 @@
 //!   begin    queues, records, epoch, highest id, and the row of semel.move: one transaction
 //!   bites    jobs in the order of their ids, with their keys and traces, and the place: one transaction each
 //!   compare  both sides are read from end to end
-//!   finish   semel.move says so; from then on nodes may join
+//!   finish   the queues are shown, semel.move says so, and nodes may join
 //! ```
 //!
 //! A job gets into its rows as if it had just been made here ([`crate::apply::writes`]), so nothing but that knows what they
@@ -50,7 +50,7 @@ use walk::{Step, Walk};
 /// What a move did, and what was found when both sides were compared.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// How many jobs were through before this run, by their place: none if it began the move.
+    /// Whether it went on where an earlier run had stopped.
     pub resumed: bool,
     /// Jobs that this run moved.
     pub moved: u64,
@@ -173,7 +173,7 @@ pub async fn import(
     };
     let (source, moved) = this.jobs(source, place, watch).await?;
     this.tidy(watch).await?;
-    let found = this.compare(source, watch).await?;
+    let found = this.compare(source, true, watch).await?;
     if found.differences.is_empty() {
         this.finish().await?;
     }
@@ -193,7 +193,7 @@ pub async fn verify(
             "{place} has not been moved there, or not to the end: run `semel move` without --verify"
         )));
     }
-    this.compare(source, watch).await
+    this.compare(source, false, watch).await
 }
 
 /// Reads everything that `source` keeps, and says what moving it into the database at `url` would take. Changes nothing.

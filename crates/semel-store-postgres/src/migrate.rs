@@ -37,6 +37,18 @@ pub struct Migration {
     pub needs: i32,
 }
 
+impl Migration {
+    /// What applies it by hand: the transaction that a server would make.
+    pub fn script(&self) -> String {
+        let Self { version, name, sql, needs } = self;
+        let lock = locks::MIGRATE;
+        format!(
+            "-- migration {version}: {name}\nBEGIN;\nSELECT pg_advisory_xact_lock({lock}, 0);\n\n{sql}\n\
+             INSERT INTO semel.migration (version, name, needs) VALUES ({version}, '{name}', {needs});\nCOMMIT;\n"
+        )
+    }
+}
+
 /// Every migration there is, in order.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "start", sql: include_str!("../migrations/0001_start.sql"), needs: 1 },

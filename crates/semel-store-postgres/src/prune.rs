@@ -23,8 +23,8 @@ use crate::flight::Flight;
 use crate::locks;
 use crate::row::{Cells, QueueRow, sql_id, sql_time};
 use statements::{
-    BITE_MAX, DROP_DELETED_QUEUES, DROP_ORPHANED_TALLIES, FOLD_TALLIES, LOCK_KEYS, LOCK_QUEUES, LOOK_ANEW, QUEUES,
-    TO_LOOK_AT, TO_PRUNE,
+    BITE_MAX, DROP_DELETED_QUEUES, DROP_ORPHANED_TALLIES, FOLD_TALLIES, LOCK_KEYS, LOCK_QUEUES, LOOK_ANEW,
+    QUEUES, TO_LOOK_AT, TO_PRUNE,
 };
 
 /// How many changes of counts are left lying before they are added up: what a reader of the counts adds up in a millisecond.

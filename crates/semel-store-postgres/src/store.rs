@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use semel_core::ids::IdGenerator;
+use semel_core::time::Timestamp;
 use semel_store::StoreError;
 
 use crate::catalog::Catalog;
@@ -24,6 +25,8 @@ pub struct PostgresStore {
     pub(crate) ids: Mutex<IdGenerator>,
     /// What it remembers of the queues.
     pub(crate) catalog: Catalog,
+    /// When it looks after the partitions next.
+    pub(crate) tend_days_at: Mutex<Timestamp>,
     /// How it hears the others.
     pub(crate) ear: Ear,
 }
@@ -46,7 +49,9 @@ impl PostgresStore {
         let seat = Seat::new(place.node, place.joined_at);
         let listens = Maker::new(options.listen_url.as_deref().unwrap_or(url), &options)?;
         let ear = Ear::new(listens, pool.clone(), seat.clone());
-        Ok(Self { pool, clock, options, seat, ids: Mutex::new(place.ids), catalog: Catalog::default(), ear })
+        let (ids, catalog) = (Mutex::new(place.ids), Catalog::default());
+        let tend_days_at = Mutex::default();
+        Ok(Self { pool, clock, options, seat, ids, catalog, tend_days_at, ear })
     }
 
     /// This node's number among the nodes of the store.

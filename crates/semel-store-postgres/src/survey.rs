@@ -85,7 +85,7 @@ pub(crate) fn not_opened(fault: &Fault) -> StoreError {
         Fault::Refused { state, .. } if *state == SqlState::INSUFFICIENT_PRIVILEGE => {
             "the role needs to own the schema semel, or CREATE on the database to make it"
         }
-        Fault::Refused { message, .. } if message.contains("unsupported startup parameter") => {
+        Fault::Unreachable(what) if what.contains("unsupported startup parameter") => {
             "a pooler that gives every transaction another connection keeps no settings of a connection: open the store with \
              prepare = false"
         }

@@ -148,7 +148,12 @@ impl GroupCommit {
             max_batch: options.max_batch.clamp(1, BATCH_MAX),
             in_flight: options.in_flight.max(1),
         };
-        let line = Arc::new(Line { queue: Batcher::new(options.capacity), pace: Pace::new(), parcels: AtomicU64::new(0), options });
+        let line = Arc::new(Line {
+            queue: Batcher::new(options.capacity),
+            pace: Pace::new(),
+            parcels: AtomicU64::new(0),
+            options,
+        });
         let (driver, alive) = watch::channel(());
         let desk = Arc::new(Desk { line: line.clone(), driver });
         (Self { desk }, Driver { line, store, on_their_way: Vec::new(), kept_back: None, alive: Some(alive) })

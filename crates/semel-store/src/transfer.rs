@@ -60,5 +60,6 @@ pub trait Source: Send {
 
     /// The next jobs above an id, in the order of their ids; none at the end. There are at most `most` of them, and fewer
     /// if they are large: what they take in memory is of the order of `most_bytes`.
-    fn jobs_after(&mut self, after: JobId, most: usize, most_bytes: usize) -> Result<Vec<Stored>, StoreError>;
+    fn jobs_after(&mut self, after: JobId, most: usize, most_bytes: usize)
+    -> Result<Vec<Stored>, StoreError>;
 }

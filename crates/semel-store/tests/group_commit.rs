@@ -230,7 +230,11 @@ async fn what_was_sent_at_once_is_committed_in_order() {
     for _ in 0..20 {
         yield_now().await;
     }
-    assert_eq!(gate.batches(), [[1, 2]], "the rest waits for its beginning, although two more commits may be made");
+    assert_eq!(
+        gate.batches(),
+        [[1, 2]],
+        "the rest waits for its beginning, although two more commits may be made"
+    );
     gate.let_through(1);
     gate.reached_by(2).await;
     gate.let_through(1);

@@ -12,7 +12,7 @@ use semel_store::{MemoryStore, Store, SystemClock};
 use semel_store_embedded::Options;
 
 use crate::failure::Failure;
-use crate::host::{self, Host};
+use crate::host::{self, Host, Place};
 use crate::{logs, opening, signals};
 
 /// Serves until a signal ends it, on memory or in a directory.
@@ -25,14 +25,14 @@ pub(crate) fn run(listen: SocketAddr, data: Option<PathBuf>) -> Result<(), Failu
         Some(dir) => Arc::new(opening::store(dir, Options::default())?),
         None => Arc::new(MemoryStore::new(Arc::new(SystemClock::new()))),
     };
-    let config = Config { data: data.clone().unwrap_or_else(|| "memory".into()), ..config };
+    let place = Place::embedded(data.as_deref().unwrap_or("memory".as_ref()), store);
     let ready = move |address: SocketAddr| {
         let text = welcome(address, data.as_ref(), &key);
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::io("print"))
     };
     // Webhooks of a developer are on the developer's machine.
-    let host = Host { guard: Guard::open_to_loopback(), config, store, dev: true };
+    let host = Host { guard: Guard::open_to_loopback(), config, place, dev: true };
     host::runtime()?.block_on(host.run(Box::new(ready), stop))
 }
 

@@ -1,5 +1,6 @@
 //! Why a command could not do its work. Every message says what was being done, and carries the advice of its source.
 
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +13,18 @@ use semel_store::StoreError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A store said no.
-    #[error("{}", tell(dir, source))]
+    #[error("{}", tell(&dir.display(), source))]
     Store {
         /// Its directory.
         dir: PathBuf,
+        /// What it said.
+        source: StoreError,
+    },
+    /// A store in a database said no.
+    #[error("{}", tell(name, source))]
+    Database {
+        /// Where it is, without its password.
+        name: String,
         /// What it said.
         source: StoreError,
     },
@@ -50,6 +59,12 @@ impl Failure {
         move |source| Self::Store { dir: dir.to_owned(), source }
     }
 
+    /// For `map_err`: the same of a store in a database.
+    pub(crate) fn database(name: impl Into<String>) -> impl FnOnce(StoreError) -> Self {
+        let name = name.into();
+        move |source| Self::Database { name, source }
+    }
+
     /// For `map_err`: a system's error, with what was being done.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
@@ -62,10 +77,10 @@ impl Failure {
     }
 }
 
-/// A refusal to open names the directory itself; anything else does not.
-fn tell(dir: &Path, source: &StoreError) -> String {
+/// A refusal to open names the place itself; anything else does not.
+fn tell(place: &dyn Display, source: &StoreError) -> String {
     match source {
         StoreError::Open(refusal) => refusal.clone(),
-        other => format!("{}: {other}", dir.display()),
+        other => format!("{place}: {other}"),
     }
 }

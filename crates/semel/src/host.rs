@@ -1,7 +1,7 @@
 //! Running a server from its start to its end: what `dev` and `serve` have in common.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -12,7 +12,7 @@ use semel_server::delivery::guard::Guard;
 use semel_server::net::{self, Server};
 use semel_server::service::{AuthMode, Options, Running};
 use semel_server::stop::Stop;
-use semel_store::{Command, Store};
+use semel_store::{Command, Shared, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -24,11 +24,28 @@ pub(crate) struct Host {
     /// How.
     pub(crate) config: Config,
     /// On what.
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) place: Place,
     /// Which webhooks may be called.
     pub(crate) guard: Guard,
     /// Whether unknown queues are made.
     pub(crate) dev: bool,
+}
+
+/// Where jobs are kept.
+pub(crate) struct Place {
+    /// What people call it, without a password.
+    pub(crate) name: String,
+    /// The store.
+    pub(crate) store: Arc<dyn Store>,
+    /// What comes with a store that other nodes use, too.
+    pub(crate) shared: Option<Arc<dyn Shared>>,
+}
+
+impl Place {
+    /// A store of this process alone, in a directory or in memory.
+    pub(crate) fn embedded(dir: &Path, store: Arc<dyn Store>) -> Self {
+        Self { name: dir.display().to_string(), store, shared: None }
+    }
 }
 
 /// What tells people that the server can be reached.
@@ -46,7 +63,7 @@ impl Host {
     pub(crate) async fn run(self, ready: Ready, stop: Stop) -> Result<(), Failure> {
         let ended = self.serve(ready, stop).await;
         // Closing twice is fine, and after a start that failed it is needed.
-        let closed = self.store.close().await.map_err(self.about_store());
+        let closed = self.place.store.close().await.map_err(self.about_store());
         ended.and(closed)
     }
 
@@ -57,8 +74,9 @@ impl Host {
         let listen = self.config.listen;
         let listener = TcpListener::bind(listen).await.map_err(Failure::io(format!("listen on {listen}")))?;
         let address = listener.local_addr().map_err(Failure::io("ask for our address"))?;
-        let running =
-            Running::start(self.store.clone(), caller, None, options).await.map_err(self.about_store())?;
+        let Place { store, shared, .. } = &self.place;
+        let running = Running::start(store.clone(), shared.clone(), caller, None, options);
+        let running = running.await.map_err(self.about_store())?;
         let service = running.service().clone();
         let server = Server {
             app: self.config.expose(running.router()),
@@ -97,7 +115,7 @@ impl Host {
         if let Some(key) = &self.config.bootstrap_key {
             self.admit(key).await?;
         }
-        let any_key = !self.store.api_keys().await.map_err(self.about_store())?.is_empty();
+        let any_key = !self.place.store.api_keys().await.map_err(self.about_store())?.is_empty();
         self.config.check_exposure(any_key)?;
         let auth = if any_key { AuthMode::Keys } else { AuthMode::Open };
         if auth == AuthMode::Open {
@@ -114,19 +132,18 @@ impl Host {
             label: "from the environment or the command line".into(),
             scopes: vec![Scope::Admin],
             queues: vec!["*".into()],
-            created_at: self.store.now(),
+            created_at: self.place.store.now(),
             expires_at: None,
             last_used_at: None,
         };
-        let answers = self.store.apply(vec![Command::PutApiKey(Box::new(record))]).await;
+        let answers = self.place.store.apply(vec![Command::PutApiKey(Box::new(record))]).await;
         for answer in answers.map_err(self.about_store())? {
             answer?;
         }
         Ok(())
     }
 
-    fn about_store(&self) -> impl Fn(semel_store::StoreError) -> Failure + use<> {
-        let dir: PathBuf = self.config.data.clone();
-        move |source| Failure::store(&dir)(source)
+    fn about_store(&self) -> impl FnOnce(StoreError) -> Failure + use<> {
+        Failure::database(self.place.name.clone())
     }
 }

@@ -3,20 +3,54 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use semel_server::config::Config;
+use semel_server::credentials::Secret;
+use semel_server::peers::Identity;
 use semel_store::Clock;
 use semel_store_embedded::{EmbeddedStore, Options};
+use semel_store_postgres::PostgresStore;
+use semel_store_postgres::import::name_of;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
+use crate::host::Place;
 
 /// Opens the store in `dir`, making an empty one if there is none.
 pub(crate) fn store(dir: &Path, options: Options) -> Result<EmbeddedStore, Failure> {
     EmbeddedStore::open(dir, options).map_err(Failure::store(dir))
 }
 
+/// Opens the store in the database at `url`, as a node that is called as the configuration says.
+pub(crate) async fn database(url: &Secret, config: &Config) -> Result<Place, Failure> {
+    let Identity { name: node_name, address: node_address } = config.identity();
+    let options = semel_store_postgres::Options {
+        node_name,
+        node_address,
+        listen_url: config.store.listen_url.as_ref().map(|url| url.expose().to_owned()),
+        migrate: config.store.migrate,
+        connections: config.store.connections,
+        prepare: config.store.prepare,
+        ..semel_store_postgres::Options::default()
+    };
+    let name = database_name(url.expose())?;
+    let opened = PostgresStore::open(url.expose(), options).await.map_err(Failure::database(&name))?;
+    let store = Arc::new(opened);
+    Ok(Place { name, store: store.clone(), shared: Some(store) })
+}
+
+/// What people call the database at `url`: where it is, without a password.
+pub(crate) fn database_name(url: &str) -> Result<String, Failure> {
+    name_of(url).map_err(Failure::database("the database"))
+}
+
 /// The settings of a store that goes by `clock`, and is otherwise as everybody has it.
 pub(crate) fn options(clock: Arc<dyn Clock>) -> Options {
     Options { clock, ..Options::default() }
+}
+
+/// A runtime of one thread for a command about a database.
+pub(crate) fn database_runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread().enable_all().build().map_err(Failure::io("start a runtime"))
 }
 
 /// A runtime of one thread: the store has a thread of its own, and a command line has nothing else to do meanwhile.

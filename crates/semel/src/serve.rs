@@ -1,4 +1,4 @@
-//! `semel serve`: the server on an embedded store.
+//! `semel serve`: the server on an embedded store, or on a database that many nodes share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,20 +7,24 @@ use semel_server::config::Config;
 use semel_store_embedded::Options;
 
 use crate::failure::Failure;
-use crate::host::{self, Host};
+use crate::host::{self, Host, Place};
 use crate::{logs, opening, signals};
 
 /// Serves until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     logs::start(config.log);
     let stop = signals::listen()?;
-    let store = Arc::new(opening::store(&config.data, Options::default())?);
+    let runtime = host::runtime()?;
+    let place = match &config.store.url {
+        Some(url) => runtime.block_on(opening::database(url, &config))?,
+        None => Place::embedded(&config.data, Arc::new(opening::store(&config.data, Options::default())?)),
+    };
     let tls = config.tls.cert.is_some();
-    let data = config.data.display().to_string();
+    let store = place.name.clone();
     let ready = move |address: SocketAddr| {
-        tracing::info!(%address, tls, data, version = env!("CARGO_PKG_VERSION"), "listening");
+        tracing::info!(%address, tls, store, version = env!("CARGO_PKG_VERSION"), "listening");
         Ok(())
     };
-    let host = Host { guard: config.guard(), config, store, dev: false };
-    host::runtime()?.block_on(host.run(Box::new(ready), stop))
+    let host = Host { guard: config.guard(), config, place, dev: false };
+    runtime.block_on(host.run(Box::new(ready), stop))
 }

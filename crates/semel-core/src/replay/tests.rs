@@ -201,8 +201,7 @@ fn a_task_that_has_ended_stays_so_and_counts_only_grow() {
     };
     assert_eq!(running.clone().following(None), running);
     for state in [ReplayState::Cancelled, ReplayState::Done] {
-        let ended =
-            ReplayRecord { state, finished_at: Some(NOW), counts: counts(2, 8), ..running.clone() };
+        let ended = ReplayRecord { state, finished_at: Some(NOW), counts: counts(2, 8), ..running.clone() };
         let both = ReplayRecord { counts: counts(5, 8), ..ended.clone() };
         assert_eq!(running.clone().following(Some(&ended)), both, "it stays ended");
         assert_eq!(ended.following(Some(&running)), both, "it ends");

@@ -11,6 +11,7 @@ mod jobs;
 pub mod keyring;
 mod keys;
 mod lease;
+mod nodes;
 mod operate;
 mod path;
 pub mod problem;
@@ -91,6 +92,7 @@ fn routes() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api_keys::delete_key))
         .routes(routes!(events::events))
         .routes(routes!(operate::stats))
+        .routes(routes!(nodes::nodes))
         .routes(routes!(operate::healthz))
         .routes(routes!(operate::readyz))
         .routes(routes!(operate::metrics))

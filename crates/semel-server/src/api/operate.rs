@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -20,6 +21,10 @@ use super::problem::{Problem, ProblemBody};
 use super::queues::CountsView;
 use super::wire::Time;
 use crate::service::Service;
+
+/// How long a store that is ready takes at most to say so. Whoever asks does not wait for ever, and a database that is away
+/// is waited for much longer than that by those who want something of it.
+const READY_WITHIN: Duration = Duration::from_secs(3);
 
 /// Counts of every queue.
 #[derive(Debug, Serialize, ToSchema)]
@@ -68,7 +73,11 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<H
         return Err(Problem::new(Code::ShuttingDown, "the server is shutting down"));
     }
     // A slice of upkeep that has nothing to do is the smallest write there is.
-    match service.commit.submit(Command::Rescue { limit: 1 }).await {
+    let written = service.commit.submit(Command::Rescue { limit: 1 });
+    let Ok(answer) = tokio::time::timeout(READY_WITHIN, written).await else {
+        return Err(Problem::new(Code::StoreBusy, "the store does not answer").retry_after(READY_WITHIN));
+    };
+    match answer {
         Ok(_) | Err(CommitError::Refused(_) | CommitError::Store(StoreError::Full(_))) => {
             Ok(Json(Health { status: "ok" }))
         }

@@ -15,7 +15,12 @@ use crate::delivery::guard::Guard;
 use crate::delivery::resolve::SystemResolver;
 use crate::delivery::tls;
 use crate::net::{Http2Limits, Limits, Tls, TlsError};
+use crate::peers::Identity;
 use crate::service::{AuthMode, Options};
+
+/// How many commits may be on their way to a database at once. Each waits for a network and a disk that others use, too;
+/// an embedded store has one disk, and writes one after the other.
+const COMMITS_SHARED: usize = 4;
 
 impl Config {
     /// The limits on connections.
@@ -50,11 +55,24 @@ impl Config {
             batch_body_limit: limits.batch_body,
             commit: group_commit::Options {
                 capacity: limits.waiting_commands,
+                in_flight: if self.store.url.is_some() { COMMITS_SHARED } else { 1 },
                 ..group_commit::Options::default()
             },
             in_flight_per_queue: self.delivery.in_flight_per_queue,
             archive: self.archive.dir.clone(),
+            identity: self.identity(),
             ..Options::default()
+        }
+    }
+
+    /// What this node is called.
+    pub fn identity(&self) -> Identity {
+        let scheme = if self.tls.cert.is_some() { "https" } else { "http" };
+        let listens = || format!("{scheme}://{}", self.listen);
+        let machine = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Identity {
+            name: self.node.name.clone().unwrap_or_else(machine),
+            address: self.node.address.clone().unwrap_or_else(listens),
         }
     }
 
@@ -90,7 +108,9 @@ mod tests {
     use http::{Request, StatusCode};
     use tower_service::Service as _;
 
+    use super::super::NodeConfig;
     use super::*;
+    use crate::credentials::Secret;
 
     #[tokio::test]
     async fn metrics_can_be_turned_off_and_everything_else_stays() {
@@ -116,5 +136,21 @@ mod tests {
         assert_eq!((config.net_limits().max_connections, config.net_limits().http2.max_streams), (7, 8));
         let options = config.service_options(AuthMode::Open);
         assert_eq!((options.commit.capacity, options.auth, options.dev), (9, AuthMode::Open, false));
+        assert_eq!(options.commit.in_flight, 1);
+        config.store.url = Some(Secret::new("postgres://h/d"));
+        assert_eq!(config.service_options(AuthMode::Open).commit.in_flight, COMMITS_SHARED);
+    }
+
+    #[test]
+    fn a_node_is_called_as_its_machine_unless_told_otherwise() {
+        let mut config = Config::default();
+        let identity = config.identity();
+        assert!(!identity.name.is_empty());
+        assert_eq!(identity.address, "http://127.0.0.1:7477");
+        config.tls.cert = Some("c.pem".into());
+        assert_eq!(config.identity().address, "https://127.0.0.1:7477");
+        config.node = NodeConfig { name: Some("one".into()), address: Some("https://one".into()) };
+        let told = Identity { name: "one".into(), address: "https://one".into() };
+        assert_eq!(config.identity(), told);
     }
 }

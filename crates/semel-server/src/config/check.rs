@@ -6,13 +6,22 @@ use semel_core::queue::DEFAULT_PAYLOAD_LIMIT;
 use semel_core::violation::Violations;
 
 use super::{ADMIN_KEY_VARIABLE, Config};
-use crate::credentials;
+use crate::credentials::{self, Secret};
 
 /// Time-outs that are shorter end good connections, longer ones protect nobody.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
 /// hyper reads at least this much.
 const LEAST_HEADER: usize = 8 * 1024;
+
+/// What the address of a database begins with.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+/// More connections make a PostgreSQL server slower, not faster.
+const CONNECTIONS_MAX: usize = 500;
+
+/// Longest name and longest address of a node.
+const NAME_MAX: usize = 255;
 
 /// Bodies are held in memory, whole; this is half of what may be in hand at once.
 const MOST_BODY: usize = 128 << 20;
@@ -32,8 +41,31 @@ impl Config {
         wrong.require(self.delivery.in_flight_per_queue > 0, "delivery.inFlightPerQueue", || {
             "must be at least 1".into()
         });
+        self.check_store(wrong);
         self.check_sizes(wrong);
         self.check_spans(wrong);
+    }
+
+    fn check_store(&self, wrong: &mut Violations) {
+        let store = &self.store;
+        for (key, url) in [("store.url", &store.url), ("store.listenUrl", &store.listen_url)] {
+            let is_url = |url: &Secret| SCHEMES.iter().any(|scheme| url.expose().starts_with(scheme));
+            wrong.require(url.as_ref().is_none_or(is_url), key, || {
+                "must be the address of a database, such as postgres://user@host:5432/database".into()
+            });
+        }
+        wrong.require(store.listen_url.is_none() || store.url.is_some(), "store.listenUrl", || {
+            "needs store.url".into()
+        });
+        wrong.require((2..=CONNECTIONS_MAX).contains(&store.connections), "store.connections", || {
+            format!("must be 2 to {CONNECTIONS_MAX}")
+        });
+        for (key, name) in [("node.name", &self.node.name), ("node.address", &self.node.address)] {
+            let fits = |name: &String| name.chars().count() <= NAME_MAX && !name.contains(char::is_control);
+            wrong.require(name.as_ref().is_none_or(fits), key, || {
+                format!("must be at most {NAME_MAX} printable characters")
+            });
+        }
     }
 
     fn check_sizes(&self, wrong: &mut Violations) {
@@ -109,6 +141,11 @@ mod tests {
     fn each_rule_names_its_setting() {
         assert_eq!(found(|c| c.tls.key = Some("k".into())), ["tls"]);
         assert_eq!(found(|c| c.delivery.in_flight_per_queue = 0), ["delivery.inFlightPerQueue"]);
+        assert_eq!(found(|c| c.store.url = Some(Secret::new("mysql://h/d"))), ["store.url"]);
+        assert_eq!(found(|c| c.store.listen_url = Some(Secret::new("postgres://h/d"))), ["store.listenUrl"]);
+        assert_eq!(found(|c| c.store.connections = 1), ["store.connections"]);
+        assert_eq!(found(|c| c.node.name = Some("a\nb".into())), ["node.name"]);
+        assert_eq!(found(|c| c.node.address = Some("x".repeat(256))), ["node.address"]);
         assert_eq!(found(|c| c.limits.connections = Some(0)), ["limits.connections"]);
         assert_eq!(found(|c| c.limits.body = 256 * 1024), ["limits.body"]);
         assert_eq!(found(|c| c.limits.batch_body = 1), ["limits.batchBody"]);

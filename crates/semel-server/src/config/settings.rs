@@ -6,6 +6,7 @@ use toml::Value;
 
 use super::units::{count, flag, list, parsed, size, span, text};
 use super::{Config, LogFormat, LogLevel};
+use crate::credentials::Secret;
 
 /// One setting.
 pub(super) struct Setting {
@@ -50,6 +51,13 @@ macro_rules! settings {
 settings! {
     "listen" => config.listen = |v| parsed(v, "an address and a port, such as 127.0.0.1:7477")?;
     "data" => config.data = |v| path(v)?;
+    "store.url" => config.store.url = |v| Some(secret(v)?);
+    "store.listenUrl" => config.store.listen_url = |v| Some(secret(v)?);
+    "store.migrate" => config.store.migrate = |v| flag(v)?;
+    "store.connections" => config.store.connections = |v| count(v)?;
+    "store.prepare" => config.store.prepare = |v| flag(v)?;
+    "node.name" => config.node.name = |v| Some(text(v)?.to_owned());
+    "node.address" => config.node.address = |v| Some(text(v)?.to_owned());
     "metrics" => config.metrics = |v| flag(v)?;
     "tls.cert" => config.tls.cert = |v| Some(path(v)?);
     "tls.key" => config.tls.key = |v| Some(path(v)?);
@@ -75,6 +83,11 @@ settings! {
 
 fn path(value: &Value) -> Result<PathBuf, String> {
     text(value).map(PathBuf::from)
+}
+
+/// Text that is not shown, not even when it is wrong.
+fn secret(value: &Value) -> Result<Secret, String> {
+    text(value).map(Secret::new).map_err(|_| "must be text, and not empty".to_owned())
 }
 
 fn each<T>(value: &Value, item: impl Fn(&Value) -> Result<T, String>) -> Result<Vec<T>, String> {

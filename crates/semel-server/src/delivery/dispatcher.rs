@@ -172,8 +172,7 @@ impl Dispatcher {
         let (deliveries, due) = tokio::join!(biased; store.lease(request), store.next_due(&self.queue));
         let deliveries = deliveries?;
         let got_all = deliveries.len() == room as usize;
-        // Once more after the lease: a job that was published after a change must not be delivered the old way.
-        if !deliveries.is_empty() && !self.keep_current().await {
+        if !deliveries.is_empty() && !self.is_still_current().await {
             deliveries.into_iter().for_each(|delivery| self.put_back(delivery));
             return Ok(Look::Gone);
         }
@@ -184,6 +183,15 @@ impl Dispatcher {
             true => Ok(Look::Again),
             false => Ok(Look::Due(due?)),
         }
+    }
+
+    /// Once more after a lease: a job that was published after a change must not be delivered the old way. A change that
+    /// was made at another node may not have been heard yet.
+    async fn is_still_current(&mut self) -> bool {
+        if self.service.peers.may_be_there() {
+            self.current_at = None;
+        }
+        self.keep_current().await
     }
 
     /// Reads the webhook anew if the queue may have been changed, and says whether there still is one. The news are heard

@@ -32,6 +32,8 @@ enum Entry {
     QueueGone(QueueName),
     Job { id: JobId, kind: Kind },
     KeyReleased(QueueName),
+    ApiKeys,
+    Tasks,
     Other,
 }
 
@@ -54,6 +56,11 @@ impl Entry {
             Command::Purge(id) => Self::Job { id: *id, kind: Kind::Purged },
             Command::Replay(id) => Self::Job { id: *id, kind: Kind::Replayed },
             Command::ReleaseKey { queue, .. } => Self::KeyReleased(queue.clone()),
+            Command::PutApiKey(_) | Command::DeleteApiKey(_) => Self::ApiKeys,
+            Command::PutSchedule(_)
+            | Command::DeleteSchedule(_)
+            | Command::PutReplay(_)
+            | Command::DeleteReplay(_) => Self::Tasks,
             _ => Self::Other,
         }
     }
@@ -105,11 +112,21 @@ impl Heralded {
                     self.settled(&job.queue, job.id, job.state, Kind::Retrying, true);
                 }
             }
-            (Entry::Queue(queue), _) => self.queue_changed(queue),
+            (Entry::Queue(queue), _) => {
+                self.news.queue_changed(queue);
+                self.news.outbox.changed(queue);
+                self.tell(Kind::QueueChanged, Some(queue), None);
+            }
             (Entry::QueueGone(queue), _) => {
-                self.queue_changed(queue);
-                self.news.bells.forget(queue);
-                self.news.times.forget(queue);
+                self.news.queue_gone(queue);
+                self.news.outbox.gone(queue);
+                self.tell(Kind::QueueChanged, Some(queue), None);
+            }
+            // This node's keyring is read anew by whoever changed a key, before the change is answered.
+            (Entry::ApiKeys, _) => self.news.outbox.api_keys(),
+            (Entry::Tasks, _) => {
+                self.news.tasks_changed();
+                self.news.outbox.tasks();
             }
             (Entry::KeyReleased(queue), Reply::KeyReleased(id)) => {
                 self.tell(Kind::KeyReleased, Some(queue), Some(*id));
@@ -126,7 +143,7 @@ impl Heralded {
         };
         // A duplicate rings too: it may have revived a dead letter.
         if !published.deduplicated || published.state == State::Pending {
-            self.news.bells.ring(queue, 1);
+            self.news.ready(queue);
         }
         if published.deduplicated {
             self.news.suspect(queue, published.id);
@@ -140,7 +157,7 @@ impl Heralded {
     fn settled(&self, queue: &QueueName, id: JobId, state: State, kind: Kind, by_worker: bool) {
         let is_known = state == State::Completed && !by_worker;
         if state != State::AwaitingAck && !is_known {
-            self.news.bells.ring(queue, 1);
+            self.news.ready(queue);
         }
         if state.is_finished() {
             self.news.ends.ended(id);
@@ -155,14 +172,9 @@ impl Heralded {
         // What cannot be read now is found by those who look for themselves.
         let queue = self.store.job(id).await.ok().flatten().map(|job| job.spec.queue.clone());
         if let Some(queue) = &queue {
-            self.news.bells.ring(queue, 1);
+            self.news.ready(queue);
         }
         self.tell(kind, queue.as_ref(), Some(id));
-    }
-
-    fn queue_changed(&self, queue: &QueueName) {
-        self.news.queue_changed(queue);
-        self.tell(Kind::QueueChanged, Some(queue), None);
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Every change to the store passes [`Heralded`], so there is one place that knows: a dispatcher is rung when its queue
 //! has something new, a caller who waits for a result when its job ends, a listener of the event stream of everything.
-//! News are hints: on a shared store another node's changes are not heard here, so everybody who waits also looks for
-//! itself now and then.
+//! News are hints: on a shared store another node's changes are heard late or not at all, so everybody who waits also looks
+//! for itself now and then. What other nodes should know of goes into the [`Outbox`]; what they tell is passed on here by
+//! `peers`.
 
 mod bells;
 mod ends;
 mod event;
 mod heralded;
+mod outbox;
 mod times;
 
 use tokio::sync::{broadcast, mpsc, watch};
@@ -17,6 +19,7 @@ pub use self::bells::{Bell, Bells};
 pub use self::ends::Ends;
 pub use self::event::{Event, Kind};
 pub use self::heralded::Heralded;
+pub use self::outbox::Outbox;
 pub use self::times::{HandlerTimes, Times};
 
 use semel_core::ids::JobId;
@@ -48,6 +51,10 @@ pub struct News {
     pub times: HandlerTimes,
     /// A queue was made, changed, paused, resumed or taken away.
     pub queues: watch::Sender<u64>,
+    /// A schedule or a replay task was made, changed or taken away.
+    pub tasks: watch::Sender<u64>,
+    /// What other nodes are to be told.
+    pub outbox: Outbox,
     events: broadcast::Sender<Event>,
     suspects: mpsc::Sender<Suspect>,
 }
@@ -61,6 +68,8 @@ impl News {
             ends: Ends::default(),
             times: HandlerTimes::default(),
             queues: watch::Sender::new(0),
+            tasks: watch::Sender::new(0),
+            outbox: Outbox::default(),
             events: broadcast::Sender::new(EVENTS_BEHIND),
             suspects,
         };
@@ -82,8 +91,31 @@ impl News {
 
     /// Says that a queue was made, changed or taken away.
     pub fn queue_changed(&self, queue: &QueueName) {
-        self.queues.send_modify(|version| *version += 1);
+        self.queues_changed();
         self.bells.ring(queue, usize::MAX);
+    }
+
+    /// Says that some queue was made, changed or taken away.
+    pub fn queues_changed(&self) {
+        self.queues.send_modify(|version| *version += 1);
+    }
+
+    /// Forgets a queue that is gone.
+    pub fn queue_gone(&self, queue: &QueueName) {
+        self.queue_changed(queue);
+        self.bells.forget(queue);
+        self.times.forget(queue);
+    }
+
+    /// Says that a schedule or a replay task was made, changed or taken away.
+    pub fn tasks_changed(&self) {
+        self.tasks.send_modify(|version| *version += 1);
+    }
+
+    /// Something may be ready in a queue, here and for whoever waits at another node.
+    pub(crate) fn ready(&self, queue: &QueueName) {
+        self.bells.ring(queue, 1);
+        self.outbox.ready(queue);
     }
 
     /// Has a job judged as a persistent duplicate.

@@ -73,6 +73,10 @@ impl Advice {
 impl Role for Advice {
     const NAME: &'static str = "advice";
 
+    fn is_for_all_nodes(&self) -> bool {
+        false
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let now = self.service.store.now();
         let queues = self.service.store.queues().await?;

@@ -126,6 +126,11 @@ fn past(now: Timestamp, span: Millis) -> Timestamp {
 impl Role for Archive {
     const NAME: &'static str = "archive";
 
+    /// Whoever has no directory only says so.
+    fn is_for_all_nodes(&self) -> bool {
+        self.service.options.archive.is_some()
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         if self.ahead.is_empty() {
             self.begin_pass().await?;

@@ -135,6 +135,10 @@ fn in_words(job: &Job, limit: u32) -> String {
 impl Role for Duplicates {
     const NAME: &'static str = "duplicates";
 
+    fn is_for_all_nodes(&self) -> bool {
+        false
+    }
+
     /// Waits for a suspect and judges it. It ends with the service, which may be while nobody is suspected.
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let stop = self.service.stop.clone();

@@ -1,7 +1,8 @@
 //! Upkeep: what only time brings about. One role per file, all on the same skeleton ([`role`]).
 //!
 //! Everything a role changes is a command like any other, through group commit. A role remembers nothing that matters:
-//! what it has done is in the store, so a restart or a second node goes on where it stopped.
+//! what it has done is in the store, so a restart or a second node goes on where it stopped. On a shared store, what one node
+//! can do for all is done by the one that holds the role (`peers`).
 
 pub mod advice;
 mod archive;
@@ -34,6 +35,9 @@ const PAGE_BYTES: u32 = 32 * 1024 * 1024;
 /// Most jobs on a page of a walk.
 const PAGE_JOBS: u32 = 256;
 
+/// The role that ends leases. Who has it also ends those of nodes that died.
+pub(crate) const RESCUE: &str = rescue::Rescue::NAME;
+
 /// The roles that run. They end when the service stops.
 #[derive(Debug)]
 pub struct Roles(Vec<(&'static str, JoinHandle<()>)>);
@@ -53,6 +57,9 @@ pub fn start(service: &Arc<Service>, suspects: mpsc::Receiver<Suspect>) -> Roles
 }
 
 fn run<R: Role>(service: &Arc<Service>, role: R) -> (&'static str, JoinHandle<()>) {
+    if role.is_for_all_nodes() {
+        service.peers.roles().want(R::NAME);
+    }
     (R::NAME, tokio::spawn(tend(role, service.clone())))
 }
 

@@ -35,6 +35,10 @@ impl Prune {
 impl Role for Prune {
     const NAME: &'static str = "prune";
 
+    fn is_for_all_nodes(&self) -> bool {
+        true
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         match self.service.commit.submit(Command::Prune { limit: SLICE }).await? {
             Reply::Pruned { more: false, .. } => Ok(Next::In(BETWEEN_PASSES)),

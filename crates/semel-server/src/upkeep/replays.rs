@@ -18,8 +18,8 @@ use super::replay_page::{self, Done};
 use super::role::{Next, Role, Trouble};
 use crate::service::Service;
 
-/// How soon a new task is noticed.
-const LOOK_AGAIN: Millis = Millis::from_secs(1);
+/// How soon a new task is noticed that was made at another node and not heard. Others are told.
+const LOOK_AGAIN: Millis = Millis::from_secs(15);
 
 /// How long a task is kept after its end: who started it on Friday looks at it on Monday.
 const KEPT_FOR: Millis = Millis::from_days(7);
@@ -117,6 +117,10 @@ async fn put(service: &Service, task: ReplayRecord) -> Result<ReplayRecord, Comm
 impl Role for Replays {
     const NAME: &'static str = "replays";
 
+    fn is_for_all_nodes(&self) -> bool {
+        true
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let now = self.service.store.now();
         let tasks = self.service.store.replays().await?;
@@ -133,7 +137,7 @@ impl Role for Replays {
         for task in running {
             next = next.min(self.advance(&task.id).await?);
         }
-        Ok(if next <= now { Next::Soon } else { Next::At(next) })
+        Ok(if next <= now { Next::Soon } else { Next::AtOrTold(next) })
     }
 }
 
@@ -217,7 +221,7 @@ mod tests {
         assert_eq!((counts.looked_at, counts.matched, counts.replayed), (4, 2, 0));
         assert!(states(&stage, &ids).await.iter().all(|state| *state == State::Dead));
 
-        let mut role = start(&stage, ReplayRecord { filter, ..task(&stage) }).await;
+        let mut role = start(&stage, ReplayRecord { id: "two".into(), filter, ..task(&stage) }).await;
         run(&mut role).await;
         assert_eq!(stored(&stage).await.counts.replayed, 2);
         assert_eq!(states(&stage, &ids).await, [State::Dead, State::Pending, State::Dead, State::Pending]);

@@ -15,6 +15,9 @@ const SLICE: u32 = 256;
 /// role waited is ended at most this much late.
 const LOOK_AGAIN: Millis = Millis::from_secs(1);
 
+/// The same on a store that is shared, where a look is a statement of an idle node, which should make few.
+const LOOK_AGAIN_SHARED: Millis = Millis::from_secs(2);
+
 /// The shortest wait after leases were ended: deadlines that lie close together are ended together.
 const GATHER: Millis = Millis::from_millis(10);
 
@@ -32,9 +35,14 @@ impl Rescue {
 impl Role for Rescue {
     const NAME: &'static str = "rescue";
 
+    fn is_for_all_nodes(&self) -> bool {
+        true
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let now = self.service.store.now();
-        let latest = now.plus(LOOK_AGAIN);
+        let shared = self.service.peers.may_be_there();
+        let latest = now.plus(if shared { LOOK_AGAIN_SHARED } else { LOOK_AGAIN });
         match self.service.store.next_expiry().await? {
             Some(at) if at <= now => {}
             Some(at) => return Ok(Next::At(at.min(latest))),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use semel_core::time::{Millis, Timestamp};
 use semel_store::group_commit::CommitError;
 use semel_store::{Reply, StoreError};
+use tokio::sync::watch;
 
 use crate::service::Service;
 
@@ -26,6 +27,8 @@ pub(crate) enum Next {
     In(Millis),
     /// At a time of the store's clock.
     At(Timestamp),
+    /// At a time of the store's clock, or before that when a schedule or a replay task is made, changed or taken away.
+    AtOrTold(Timestamp),
 }
 
 /// Why a role could not do its work this time.
@@ -59,8 +62,11 @@ impl Trouble {
 
 /// Something that only time brings about.
 pub(crate) trait Role: Send + 'static {
-    /// What it is called in logs.
+    /// What it is called, in logs and among nodes.
     const NAME: &'static str;
+
+    /// Whether one node does this for all that share its store.
+    fn is_for_all_nodes(&self) -> bool;
 
     /// Does what is due, a bounded piece of it, and says when to come back.
     fn run_once(&mut self) -> impl Future<Output = Result<Next, Trouble>> + Send;
@@ -70,12 +76,18 @@ pub(crate) trait Role: Send + 'static {
 /// half would be done again after the next start.
 pub(super) async fn tend<R: Role>(mut role: R, service: Arc<Service>) {
     let mut failures = 0;
+    let mut tasks = service.news.tasks.subscribe();
     while !service.stop.is_stopped() {
+        if role.is_for_all_nodes() && !service.peers.roles().holds(R::NAME) {
+            until_stopped(&service, service.peers.roles().until_held(R::NAME)).await;
+            continue;
+        }
+        tasks.mark_unchanged();
         let began = service.store.now();
         match role.run_once().await {
             Ok(next) => {
                 failures = 0;
-                until_stopped(&service, come_to(&service, began, next)).await;
+                until_stopped(&service, come_to(&service, began, next, &mut tasks)).await;
             }
             Err(trouble) => {
                 let pause = backoff(failures);
@@ -95,11 +107,16 @@ async fn until_stopped(service: &Service, wait: impl Future<Output = ()>) {
 }
 
 /// A span counts from the beginning of the run: what became due while it ran is not put off by a whole span more.
-async fn come_to(service: &Service, began: Timestamp, next: Next) {
+async fn come_to(service: &Service, began: Timestamp, next: Next, tasks: &mut watch::Receiver<u64>) {
     match next {
         Next::Soon => tokio::task::yield_now().await,
         Next::In(span) => service.alarm.until(began.plus(span)).await,
         Next::At(at) => service.alarm.until(at).await,
+        Next::AtOrTold(at) => tokio::select! {
+            () = service.alarm.until(at) => {}
+            // News live as long as the service, so this cannot fail.
+            _ = tasks.changed() => {}
+        },
     }
 }
 
@@ -125,6 +142,10 @@ mod tests {
 
     impl Role for Scripted {
         const NAME: &'static str = "scripted";
+
+        fn is_for_all_nodes(&self) -> bool {
+            true
+        }
 
         async fn run_once(&mut self) -> Result<Next, Trouble> {
             self.ran.send(()).unwrap();

@@ -24,8 +24,9 @@ use super::calendar::{Calendar, in_words};
 use super::role::{Next, Role, Trouble};
 use crate::service::Service;
 
-/// Longest wait before the schedules are read again: a new one may tick this much late, once.
-const LOOK_AGAIN: Millis = Millis::from_secs(1);
+/// Longest wait before the schedules are read again. A change is told; one that was made at another node and not heard may
+/// tick this much late, once.
+const LOOK_AGAIN: Millis = Millis::from_secs(15);
 
 /// The wait after a tick that was refused, as by a queue that is not there. It is tried again, because a person may mend it.
 const REFUSED_PAUSE: Millis = Millis::from_secs(60);
@@ -151,6 +152,10 @@ impl Schedules {
 impl Role for Schedules {
     const NAME: &'static str = "schedules";
 
+    fn is_for_all_nodes(&self) -> bool {
+        true
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let now = self.service.store.now();
         let schedules = self.service.store.schedules().await?;
@@ -159,7 +164,7 @@ impl Role for Schedules {
         for schedule in &schedules {
             next = next.min(self.tend(schedule, now).await?);
         }
-        Ok(Next::At(next))
+        Ok(Next::AtOrTold(next))
     }
 }
 
@@ -204,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn each_tick_is_published_once_when_it_is_due() {
         let (stage, mut role) = stage_with(record("* * * * *", START.plus(MINUTE))).await;
-        assert_eq!(role.run_once().await.unwrap(), Next::At(START.plus(LOOK_AGAIN)));
+        assert_eq!(role.run_once().await.unwrap(), Next::AtOrTold(START.plus(LOOK_AGAIN)));
         assert_eq!(keys(&stage).await, [""; 0]);
         for _ in 0..2 {
             stage.alarm.advance(MINUTE);

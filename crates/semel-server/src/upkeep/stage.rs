@@ -19,7 +19,7 @@ use semel_core::records::{ApiKeyRecord, Scope};
 use semel_core::settle::{Report, Settle};
 use semel_core::time::{Millis, Timestamp};
 use semel_store::group_commit::GroupCommit;
-use semel_store::{Command, ManualClock, MemoryStore, Store};
+use semel_store::{Command, ManualClock, MemoryStore, Shared, Store};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, mpsc};
@@ -29,6 +29,7 @@ use crate::api;
 use crate::api::keyring::Keyring;
 use crate::metrics::Metrics;
 use crate::news::{Heralded, News, Suspect};
+use crate::peers::Peers;
 use crate::service::{AuthMode, Options, Service};
 use crate::stop::{self, Stopper};
 use crate::time::ManualAlarm;
@@ -56,10 +57,21 @@ impl Stage {
     pub(crate) async fn with(options: Options) -> Self {
         let clock = Arc::new(ManualClock::at(START));
         let alarm = Arc::new(ManualAlarm::new(clock.clone()));
+        Self::on(Arc::new(MemoryStore::new(clock)), None, alarm, options).await
+    }
+
+    /// A service on a store that others may use, too.
+    pub(crate) async fn on(
+        store: Arc<dyn Store>,
+        shared: Option<Arc<dyn Shared>>,
+        alarm: Arc<ManualAlarm>,
+        options: Options,
+    ) -> Self {
         let (stopper, stop) = stop::pair();
         let (news, suspects) = News::new();
         let news = Arc::new(news);
-        let store: Arc<dyn Store> = Arc::new(Heralded::new(Arc::new(MemoryStore::new(clock)), news.clone()));
+        let peers = Peers::new(shared, store.now());
+        let store: Arc<dyn Store> = Arc::new(Heralded::new(store, news.clone()));
         let (commit, driver) = GroupCommit::start(store.clone(), options.commit);
         tokio::spawn(driver);
         let mut registry = Registry::default();
@@ -74,6 +86,7 @@ impl Stage {
             news,
             options,
             registry,
+            peers,
             stop,
         });
         Self { service, alarm, stopper, suspects: Some(suspects) }

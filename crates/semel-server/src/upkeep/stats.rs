@@ -39,6 +39,10 @@ impl Stats {
 impl Role for Stats {
     const NAME: &'static str = "stats";
 
+    fn is_for_all_nodes(&self) -> bool {
+        false
+    }
+
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         // The wall around the store takes the counts down as they pass.
         self.service.store.stats().await?;

@@ -162,9 +162,22 @@ async fn bad_schedules_are_refused(world: &World) {
 }
 
 /// Only a store that outlives its server can tell.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_tick_comes_twice_when_the_server_starts_again() {
-    let world = World::start(Backend::Embedded).await;
+mod restarted {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn embedded() {
+        no_tick_comes_twice_when_the_server_starts_again(Backend::Embedded).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn postgres() {
+        no_tick_comes_twice_when_the_server_starts_again(Backend::Postgres).await;
+    }
+}
+
+async fn no_tick_comes_twice_when_the_server_starts_again(backend: Backend) {
+    let world = World::start(backend).await;
     world.queue("q", json!({})).await;
     put(&world, "hourly", "0 * * * *").await;
     world.advance(secs(3600));

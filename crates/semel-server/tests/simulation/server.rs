@@ -25,7 +25,7 @@ pub(crate) async fn run(world: Arc<World>) -> turmoil::Result {
         idle_per_host: 8,
     })?;
     let options = Options { auth: AuthMode::Open, ..Options::default() };
-    let running = Running::start(Arc::new(Disk(world)), caller, None, options).await?;
+    let running = Running::start(Arc::new(Disk(world)), None, caller, None, options).await?;
     let (_stopper, stop) = stop::pair();
     let service = running.service().clone();
     let server = Server {

@@ -135,7 +135,7 @@ impl Engine<'_> {
         let mut stmt = self.db.conn.prepare_cached(&format!("SELECT rec FROM {table} WHERE name = ?1"))?;
         let rec: Option<Vec<u8>> = stmt.query_row([name], |row| row.get(0)).optional()?;
         let opened = rec.map(|rec| open_json(&rec, seed(name))).transpose();
-        Ok(opened.map_err(|damage| damaged(&Fault::damaged(table, name, damage)))?)
+        opened.map_err(|damage| damaged(&Fault::damaged(table, name, damage)))
     }
 
     fn put_record<T: Serialize>(&mut self, table: &'static str, name: &str, record: &T) -> Result<Reply, No> {

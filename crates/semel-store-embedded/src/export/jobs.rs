@@ -34,12 +34,7 @@ struct Fates {
 impl Export {
     /// The next jobs above an id. Each table adds at most `most_bytes` and one row, so the page ends where the first of
     /// them had enough.
-    pub(super) fn page(
-        &self,
-        after: JobId,
-        most: usize,
-        most_bytes: usize,
-    ) -> Result<Vec<Stored>, Fault> {
+    pub(super) fn page(&self, after: JobId, most: usize, most_bytes: usize) -> Result<Vec<Stored>, Fault> {
         let jobs = self.slice("job", after, MAX_ID, (most, most_bytes), |rec, id| self.spec(rec, id))?;
         let to = jobs.rows.last().map_or(MAX_ID, |(id, _)| *id);
         let mut fates = self.fates(after, to, most_bytes)?;

@@ -36,7 +36,10 @@ async fn fill(dir: &Path) -> EmbeddedStore {
     let store = EmbeddedStore::open(dir, Options { reserve_bytes: 0, ..Options::default() }).unwrap();
     let config = QueueConfig { group_concurrency: Some(1), ..QueueConfig::default() };
     let put = Command::PutQueue { name: queue(), config: Box::new(config) };
-    store.apply(std::iter::once(put).chain((0..60).map(publish)).chain((0..9).map(publish)).collect()).await.unwrap();
+    store
+        .apply(std::iter::once(put).chain((0..60).map(publish)).chain((0..9).map(publish)).collect())
+        .await
+        .unwrap();
     for (n, out) in (0..).zip(store.lease(LeaseRequest::new(queue(), 21, None).unwrap()).await.unwrap()) {
         let outcome = match n % 4 {
             0 => Outcome::Failed { error: "no".into() },
@@ -79,7 +82,8 @@ async fn every_page_size_gives_every_job_as_the_store_shows_it() {
         assert_eq!(walk(dir.path(), most, most_bytes), whole, "{most} jobs, {most_bytes} bytes");
     }
     let store = EmbeddedStore::open(dir.path(), Options::default()).unwrap();
-    let mut shown: Vec<Job> = store.jobs(JobQuery { limit: 1000, ..JobQuery::default() }).await.unwrap().items;
+    let mut shown: Vec<Job> =
+        store.jobs(JobQuery { limit: 1000, ..JobQuery::default() }).await.unwrap().items;
     shown.reverse();
     assert_eq!(whole.iter().map(|stored| stored.job.clone()).collect::<Vec<_>>(), shown);
     assert!(whole.iter().any(|stored| !stored.open) && whole.iter().any(|stored| stored.job.duplicates == 1));
@@ -89,7 +93,8 @@ async fn every_page_size_gives_every_job_as_the_store_shows_it() {
 async fn one_of_a_line_is_open_and_the_others_wait() {
     let dir = TempDir::new().unwrap();
     fill(dir.path()).await.abandon();
-    let in_line: Vec<_> = walk(dir.path(), 9, usize::MAX).into_iter().filter(|s| s.line().is_some()).collect();
+    let in_line: Vec<_> =
+        walk(dir.path(), 9, usize::MAX).into_iter().filter(|s| s.line().is_some()).collect();
     assert!(in_line.len() > 10, "{}", in_line.len());
     assert_eq!(in_line.iter().filter(|stored| stored.open).count(), 1);
 }

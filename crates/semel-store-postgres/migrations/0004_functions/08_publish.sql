@@ -56,9 +56,7 @@ LANGUAGE sql IMMUTABLE AS $$
         || semel.require(
                coalesce(NOT isfinite(delay) OR extract(epoch FROM delay) <= 31536000, true), 'delay', 'must be at most 365d'
            )
-        || semel.require(
-               coalesce(isfinite(run_at) AND run_at >= timestamptz 'epoch', true), 'runAt', 'must not be before 1970'
-           )
+        || semel.require(coalesce(run_at >= timestamptz 'epoch', true), 'runAt', 'must not be before 1970')
 $$;
 
 -- Reads a publish, and refuses it if anything is wrong that can be told without knowing the queue.
@@ -99,7 +97,7 @@ BEGIN
     draft.payload := payload;
     draft.key := key;
     draft.delay := round(extract(epoch FROM delay)::numeric * 1000);
-    draft.run_at := semel.to_millis(run_at);
+    draft.run_at := CASE WHEN run_at = 'infinity' THEN 9223372036854775807 ELSE semel.to_millis(run_at) END;
     draft.priority := coalesce(priority, 0);
     draft.grp := grp;
     draft.publisher := publisher;
@@ -169,12 +167,12 @@ END
 $$;
 
 -- Where a payload differs from the one that a key stands for, as a JSON array of pointers; NULL if it does not. Of one that is
--- no longer kept only a digest tells.
+-- no longer kept only a digest tells; one that was stripped in another store has none, and is taken to be the same.
 CREATE FUNCTION semel.collides(holder semel.holder, payload text, ignored text[]) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     IF holder.payload IS NULL THEN
-        RETURN CASE WHEN substr(holder.fingerprint, 17) <> sha256(convert_to(payload, 'UTF8')) THEN '[]' END;
+        RETURN CASE WHEN substr(holder.fingerprint, 17) NOT IN ('', sha256(convert_to(payload, 'UTF8'))) THEN '[]' END;
     ELSIF holder.payload = payload THEN
         RETURN NULL;
     END IF;
@@ -323,6 +321,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
     newest bigint;
 BEGIN
+    IF key IS NULL THEN
+        RETURN NULL;
+    END IF;
     SELECT coalesce(k.ids[cardinality(k.ids)], 0) INTO newest
       FROM semel.key AS k
      WHERE k.queue = lock_key.queue AND k.key = lock_key.key

@@ -72,10 +72,12 @@ impl Load<'_, '_> {
         let (key_queues, keys): (Vec<i32>, Vec<&str>) = self.numbered_keys().unzip();
         let (kinds, names): (Vec<&str>, Vec<&str>) =
             wants.records.iter().map(|(kind, name)| (kind.name(), name.as_str())).unzip();
+        // The newest job decides. Only where it may go the one before it matters, and then perhaps all of them.
+        let depth: i32 = if wants.purges { i32::MAX } else { 1 };
         let no_prints: Option<Vec<&[u8]>> = None;
         let (mut flight, locks) = self.work.flight();
         let queues = flight.query(&QUEUES, vec![&self.work.made]);
-        let keys = (!keys.is_empty()).then(|| flight.query(&KEYS, vec![&key_queues, &keys]));
+        let keys = (!keys.is_empty()).then(|| flight.query(&KEYS, vec![&key_queues, &keys, &depth]));
         let jobs = (!ids.is_empty()).then(|| flight.query(&LIVE_JOBS, vec![&ids, &no_prints]));
         let records = (!names.is_empty()).then(|| flight.query(&RECORDS, vec![&kinds, &names]));
         let mut landed = flight.land().await?;
@@ -183,15 +185,13 @@ impl Load<'_, '_> {
         self.check_known(landed.rows(known))
     }
 
-    /// The jobs that decide about the keys, with the fingerprint that their payload is to be compared with: the newest of
-    /// each key, or all of them where the newest may go.
+    /// The jobs that decide about the keys, with the fingerprint that their payload is to be compared with.
     fn holders(&self) -> Vec<(JobId, Option<Vec<u8>>)> {
-        let depth = if self.wants.purges { usize::MAX } else { 1 };
         let mut holders = Vec::new();
         for ((queue, key), shown) in &self.wants.keys {
             let Some(number) = self.work.names.get(queue) else { continue };
             let ids = self.keys.get(&(*number, key.clone())).into_iter().flatten();
-            holders.extend(ids.rev().take(depth).map(|id| (*id, shown.print())));
+            holders.extend(ids.map(|id| (*id, shown.print())));
         }
         holders
     }

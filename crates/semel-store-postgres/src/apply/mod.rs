@@ -21,7 +21,7 @@ mod writes;
 use std::collections::BTreeSet;
 
 use semel_store::store::BATCH_MAX;
-use semel_store::{Answer, Command, StoreError};
+use semel_store::{Answer, Command, Reply, StoreError};
 
 pub(crate) use load::read_done;
 pub(crate) use load::statements::lean_job_columns;
@@ -76,7 +76,12 @@ impl PostgresStore {
         let (mut repeats, mut needs) = (0, BTreeSet::new());
         loop {
             let (fault, error) = match self.try_apply(batch, &wants, &needs).await {
-                Ok(answers) => return Ok(answers),
+                Ok(answers) => {
+                    if answers.iter().any(ends_a_pass) {
+                        self.tend_days().await;
+                    }
+                    return Ok(answers);
+                }
                 Err(Setback::Again { alone }) if repeats < REPEATS_MAX => {
                     repeats += 1;
                     needs.extend(alone);
@@ -140,6 +145,11 @@ async fn jobs(work: &mut Work<'_>, commands: &[Command], last: bool) -> Result<V
     let writes = save::save(work, loaded, &answers)?;
     writes.send(work, last).await?;
     Ok(answers)
+}
+
+/// Whether nothing is left to prune: then there is time for the rest of the upkeep.
+fn ends_a_pass(answer: &Answer) -> bool {
+    matches!(answer, Ok(Reply::Pruned { more: false, .. }))
 }
 
 fn crowded() -> StoreError {

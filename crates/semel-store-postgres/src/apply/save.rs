@@ -135,7 +135,7 @@ impl Save<'_> {
             Table::Done => self.writes.done_gone.push(id),
         }
         self.writes.dropped.push(id);
-        // A key that was loaded is written as a whole.
+        // A key that was loaded has noticed that itself.
         if let Some(key) = old.job.spec.key.as_ref().filter(|key| !keys.contains(&(old.queue, *key))) {
             self.writes.left_keys.push(queue_number(old.queue), key, id);
         }
@@ -161,20 +161,16 @@ impl Save<'_> {
         look_at(stored, rules.map(Arc::as_ref), self.now)
     }
 
-    fn key(&mut self, change: &KeyChange) {
-        let queue = queue_number(change.queue);
-        let ids: Vec<i64> = change.after.iter().map(|id| sql_id(*id)).collect();
-        match (change.before.is_empty(), ids.as_slice()) {
-            (true, [first, rest @ ..]) => {
-                self.writes.new_keys.push(queue, &change.key, *first);
-                if !rest.is_empty() {
-                    self.writes.set_keys.push(queue, &change.key, &ids);
-                }
-            }
-            (false, []) => self.writes.gone_keys.push(queue, &change.key),
-            (false, _) => self.writes.set_keys.push(queue, &change.key, &ids),
-            (true, []) => {}
+    fn key(&mut self, KeyChange { queue, key, before, after }: &KeyChange) {
+        let queue = queue_number(*queue);
+        let mut added = after.difference(before).map(|id| sql_id(*id));
+        if before.is_empty()
+            && let Some(first) = added.next()
+        {
+            self.writes.new_keys.push(queue, key, first);
         }
+        added.for_each(|id| self.writes.more_keys.push(queue, key, id));
+        before.difference(after).for_each(|id| self.writes.left_keys.push(queue, key, sql_id(*id)));
     }
 
     fn queue(&mut self, QueueChange { before, after, .. }: &QueueChange) {

@@ -11,18 +11,16 @@ use super::work::Work;
 use crate::catalog::queue_number;
 use crate::flight::Flight;
 use crate::row::{DoneColumns, JobColumns, LiveColumns, LiveRow, Standing, TraceColumns};
-use columns::{KeyIds, KeyNames, KeySets, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
+use columns::{KeyIds, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
 
 /// Everything that a part of a batch writes.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     /// Keys that were not known.
     pub(super) new_keys: KeyIds,
-    /// Keys with other jobs than before.
-    pub(super) set_keys: KeySets,
-    /// Keys without a job.
-    pub(super) gone_keys: KeyNames,
-    /// Keys that one job leaves.
+    /// Keys that have one more job.
+    pub(super) more_keys: KeyIds,
+    /// Keys that a job leaves.
     pub(super) left_keys: KeyIds,
     /// Jobs that were published.
     pub(super) jobs: JobColumns,

@@ -63,14 +63,15 @@ columns! {
         created_at: i64 => INT8_ARRAY,
         free: bool => BOOL_ARRAY,
         paused: bool => BOOL_ARRAY,
-        deleted: bool => BOOL_ARRAY,
     }
 }
 
+/// Until the move is finished they all count as deleted: an application that publishes in SQL needs no node, and finds none of
+/// them.
 static ADD_QUEUES: Sql = Sql {
     text: "INSERT INTO semel.queue (id, name, config, gate, secrets, created_at, free, paused, deleted)
            OVERRIDING SYSTEM VALUE
-           SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+           SELECT *, true FROM unnest($1, $2, $3, $4, $5, $6, $7, $8)",
     types: QueueColumns::TYPES,
 };
 
@@ -90,6 +91,10 @@ static REMEMBER_ID: Sql = Sql {
             WHERE known.last_id < excluded.last_id",
     types: &[Type::INT8],
 };
+
+/// The same for ids that are made by functions in SQL, which have a lane of their own.
+static REMEMBER_ID_IN_SQL: Sql =
+    Sql { text: "SELECT semel.next_id(0, $1) WHERE $1 > 0", types: &[Type::INT8] };
 
 static RAISE_EPOCH: Sql = Sql {
     text: "UPDATE semel.meta SET value = $1 WHERE name = 'epoch' AND value < $1",
@@ -164,6 +169,7 @@ impl Move {
         flight.query(&ADD_QUEUES, queues.params());
         flight.query(&NUMBER_ON, vec![]);
         flight.query(&REMEMBER_ID, vec![&last_id]);
+        flight.query(&REMEMBER_ID_IN_SQL, vec![&last_id]);
         flight.query(&RAISE_EPOCH, vec![&epoch]);
         flight.query(&RAISE_TOKENS, vec![&token]);
         writes.add_to(&mut flight);
@@ -173,7 +179,7 @@ impl Move {
 
     fn queues(&self) -> Result<QueueColumns, Fault> {
         let mut columns = QueueColumns::default();
-        for KeptQueue { id, record, deleted } in &self.holdings.queues {
+        for KeptQueue { id, record, .. } in &self.holdings.queues {
             if i32::try_from(id.0).is_err() {
                 return Err(Fault::Broken(format!(
                     "queue {} has number {}, which is too large",
@@ -188,7 +194,6 @@ impl Move {
             columns.created_at.push(sql_time(record.created_at));
             columns.free.push(is_free(&record.config, &record.gate));
             columns.paused.push(record.gate.paused);
-            columns.deleted.push(*deleted);
         }
         Ok(columns)
     }
@@ -204,9 +209,10 @@ impl Move {
         tidied.await.map_err(|fault| stopped(&fault))
     }
 
-    /// Both sides are the same: nodes may join.
+    /// Both sides are the same: the queues are shown, and nodes may join.
     pub(super) async fn finish(&self) -> Result<(), StoreError> {
-        let finished = async { self.pool.session().await?.execute(&FINISH, &[]).await };
+        let shown: Vec<i32> = self.rules.keys().copied().collect();
+        let finished = async { self.pool.session().await?.execute(&FINISH, &[&shown]).await };
         finished.await.map(drop).map_err(|fault| stopped(&fault))
     }
 }

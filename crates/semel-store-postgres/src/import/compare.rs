@@ -20,18 +20,24 @@ use crate::catalog::{queue_id, queue_number};
 use crate::fault::Fault;
 use crate::flight::{Flight, Landed, Seat};
 use crate::patience::Patience;
-use crate::read::job::{Whole, whole_columns, whole_tables};
+use crate::read::job::{Whole, whole_columns};
 use crate::row::{Cells, job_id, sql_id, sql_time};
 use crate::session::Sql;
 
-/// Jobs between two ids, with the columns that follow from the others.
+/// Jobs between two ids, with the columns that follow from the others. Each table is told where to look: all of one would
+/// be read for every page.
 static JOBS: Sql = Sql {
     text: concat!(
         "SELECT ",
         whole_columns!(),
-        ", l.queue, l.rank, l.grp, l.joined, d.queue, d.look_at FROM ",
-        whole_tables!(),
-        " WHERE j.id > $1 AND j.id <= $2 ORDER BY j.id"
+        ", l.queue, l.rank, l.grp, l.joined, d.queue, d.look_at
+           FROM semel.job AS j
+           JOIN semel.queue AS q ON q.id = j.queue
+           LEFT JOIN (SELECT * FROM semel.live WHERE id > $1 AND id <= $2) AS l ON l.id = j.id
+           LEFT JOIN (SELECT * FROM semel.done WHERE id > $1 AND id <= $2) AS d ON d.id = j.id
+           LEFT JOIN (SELECT * FROM semel.trace WHERE job > $1 AND job <= $2) AS t ON t.job = j.id
+          WHERE j.id > $1 AND j.id <= $2
+          ORDER BY j.id"
     ),
     types: &[Type::INT8, Type::INT8],
 };
@@ -70,13 +76,14 @@ struct Comparison<'a> {
 }
 
 impl Move {
-    /// Compares everything.
+    /// Compares everything. As long as the move is not finished its queues are `hidden`.
     pub(super) async fn compare(
         &self,
         source: Box<dyn Source>,
+        hidden: bool,
         watch: Watcher<'_>,
     ) -> Result<Report, StoreError> {
-        let there = self.read_holdings().await.map_err(|fault| stopped(&fault))?;
+        let there = self.read_holdings(hidden).await.map_err(|fault| stopped(&fault))?;
         let differences = there.differences(&self.holdings);
         let (source_census, target) = (Census::of(&self.holdings), there.census());
         let mut comparison = Comparison { this: self, source: source_census, target, differences };
@@ -155,7 +162,7 @@ impl Comparison<'_> {
             (Some(stored), Some(seen)) => self.same(stored, seen),
             (Some(Stored { job, .. }), None) => self.differences.add(|| format!("{} is missing", job.id)),
             (None, Some(Seen { id, .. })) => {
-                self.differences.add(|| format!("{id} is there, and should not be"))
+                self.differences.add(|| format!("{id} is there, and should not be"));
             }
             (None, None) => {}
         }

@@ -25,11 +25,13 @@ static QUEUES: Sql = Sql {
 static RECORDS: Sql =
     Sql { text: "SELECT kind, name, body FROM semel.record ORDER BY kind, name", types: &[] };
 
-/// The number of the next queue, the next token, and the highest id there ever was.
+/// The number of the next queue, the next token, the highest id there ever was, and the last that was made in SQL.
 static NEXT: Sql = Sql {
     text: "SELECT (SELECT last_value + is_called::int FROM semel.queue_id_seq),
                   (SELECT last_value + is_called::int FROM semel.token),
-                  coalesce(greatest((SELECT max(id) FROM semel.job), (SELECT max(last_id) FROM semel.lane)), 0)",
+                  coalesce(greatest((SELECT max(id) FROM semel.job), (SELECT max(last_id) FROM semel.lane)), 0),
+                  (SELECT ((last_value >> 12) << 22) | (semel.sql_lane() << 12) | (last_value & 4095)
+                     FROM semel.sql_place)",
     types: &[],
 };
 
@@ -43,6 +45,7 @@ pub(super) struct There {
     next_queue: i64,
     next_token: i64,
     highest_id: i64,
+    highest_id_in_sql: i64,
 }
 
 /// A queue, and whether the columns that follow from the others do.
@@ -53,8 +56,8 @@ struct Found {
 }
 
 impl Move {
-    /// Reads it.
-    pub(super) async fn read_holdings(&self) -> Result<There, Fault> {
+    /// Reads it. As long as a move is not finished its queues are `hidden`.
+    pub(super) async fn read_holdings(&self, hidden: bool) -> Result<There, Fault> {
         let session = self.pool.session().await?;
         let mut flight = Flight::on(&session);
         let queues = flight.query(&QUEUES, vec![]);
@@ -67,7 +70,10 @@ impl Move {
         for row in landed.rows(next) {
             let mut cells = Cells::of(row);
             (there.next_queue, there.next_token) = (cells.take()?, cells.take()?);
-            there.highest_id = cells.take()?;
+            (there.highest_id, there.highest_id_in_sql) = (cells.take()?, cells.take()?);
+        }
+        if hidden {
+            there.unveil(&self.holdings);
         }
         Ok(there)
     }
@@ -82,6 +88,16 @@ impl There {
         let queue = KeptQueue { id: queue_id(id), record, deleted };
         self.queues.insert(queue.id, Found { queue, follows });
         Ok(())
+    }
+
+    /// Shows the queues as they will be when the move is finished.
+    fn unveil(&mut self, moved: &Holdings) {
+        for queue in moved.queues.iter().filter(|queue| !queue.deleted) {
+            if let Some(found) = self.queues.get_mut(&queue.id) {
+                found.follows &= found.queue.deleted;
+                found.queue.deleted = false;
+            }
+        }
     }
 
     fn add_record(&mut self, row: &Row) -> Result<(), Fault> {
@@ -116,7 +132,8 @@ impl There {
         found.require(self.next_token > sql_token(Token::first(moved.epoch.saturating_add(1))), || {
             "the next token would not be above those of the store that was moved".into()
         });
-        found.require(self.highest_id >= sql_id(moved.last_id), || {
+        let highest_id = self.highest_id.min(self.highest_id_in_sql);
+        found.require(highest_id >= sql_id(moved.last_id), || {
             "the next id might not be above those of the store that was moved".into()
         });
         found

@@ -42,8 +42,12 @@ pub(super) static STEP: Sql = Sql {
     types: &[Type::INT8, Type::INT8],
 };
 
-pub(super) static FINISH: Sql =
-    Sql { text: "UPDATE semel.move SET finished_at = now() WHERE finished_at IS NULL", types: &[] };
+/// Shows the queues, and says that everything is there.
+pub(super) static FINISH: Sql = Sql {
+    text: "WITH shown AS (UPDATE semel.queue SET deleted = false WHERE id = ANY ($1))
+           UPDATE semel.move SET finished_at = now() WHERE finished_at IS NULL",
+    types: &[Type::INT4_ARRAY],
+};
 
 impl Marker {
     /// The row, if there is one.

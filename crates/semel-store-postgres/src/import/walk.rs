@@ -11,9 +11,12 @@ const BITE_JOBS: usize = 4_000;
 /// What they may take in memory, of which there are two bites at a time and a few copies of each.
 const BITE_BYTES: usize = 8 << 20;
 
+/// What was read, and the source to read on from.
+type Read = (Box<dyn Source>, Result<Vec<Stored>, StoreError>);
+
 /// A walk over all jobs of a source, with the next page on its way.
 pub(super) struct Walk {
-    reading: JoinHandle<(Box<dyn Source>, Result<Vec<Stored>, StoreError>)>,
+    reading: JoinHandle<Read>,
 }
 
 /// One step of it.

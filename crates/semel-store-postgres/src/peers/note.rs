@@ -154,7 +154,11 @@ mod tests {
     fn much_takes_several_notes_and_too_much_one() {
         let many = |count: usize| {
             let name = |n| queue(format!("{:x<200}{n}", ""));
-            Wakes { ready: (0..count).map(|n| (name(n), u32::MAX)).collect(), api_keys: true, ..Wakes::default() }
+            Wakes {
+                ready: (0..count).map(|n| (name(n), u32::MAX)).collect(),
+                api_keys: true,
+                ..Wakes::default()
+            }
         };
         let notes = write(7, &many(90));
         assert!((2..=NOTES_MAX).contains(&notes.len()), "{}", notes.len());

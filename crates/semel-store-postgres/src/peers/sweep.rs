@@ -68,7 +68,8 @@ impl PostgresStore {
             let mut cells = Cells::of(&row);
             self.clock.decides(cells.take()?);
             let mut settings = DefaultHasher::new();
-            let (count, versions, highest): (i64, i64, Option<i32>) = (cells.take()?, cells.take()?, cells.take()?);
+            let (count, versions, highest): (i64, i64, Option<i32>) =
+                (cells.take()?, cells.take()?, cells.take()?);
             (count, versions, highest).hash(&mut settings);
             let names: Vec<&str> = cells.take()?;
             Ok(Sweep { ready: names.into_iter().filter_map(known).collect(), settings: settings.finish() })

@@ -32,13 +32,7 @@ pub(super) async fn sweep(work: &mut Work<'_>, limit: i64) -> Result<Sweep, Setb
     bite(work, &queues, place, end, limit).await
 }
 
-async fn bite(
-    work: &Work<'_>,
-    queues: &Queues,
-    place: i64,
-    end: i64,
-    limit: i64,
-) -> Result<Sweep, Setback> {
+async fn bite(work: &Work<'_>, queues: &Queues, place: i64, end: i64, limit: i64) -> Result<Sweep, Setback> {
     if limit == 0 {
         return Ok(Sweep { looked_at: 0, more: true });
     }

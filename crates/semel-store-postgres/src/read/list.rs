@@ -153,7 +153,10 @@ impl Plan {
         format!(
             "SELECT kept.id, k.queue
              FROM semel.queue AS q JOIN semel.key AS k ON k.queue = q.id AND k.key = {key},
-                  LATERAL unnest(k.ids) AS kept (id)
+                  LATERAL (SELECT unnest(k.ids)
+                           UNION ALL
+                           SELECT p.id FROM semel.key_past AS p WHERE p.queue = k.queue AND p.key = k.key
+                          ) AS kept (id)
              WHERE {range}{}",
             queue.unwrap_or_default()
         )

@@ -57,7 +57,8 @@ const UNMADE: &[u8] = &[0];
 /// `semel.publish`.
 fn read_fingerprint(bytes: &[u8], payload: Option<&str>) -> Option<Fingerprint> {
     if bytes == UNMADE {
-        return payload.map(|text| Fingerprint::of(&Payload::from_parsed(Bytes::copy_from_slice(text.as_bytes()))));
+        return payload
+            .map(|text| Fingerprint::of(&Payload::from_parsed(Bytes::copy_from_slice(text.as_bytes()))));
     }
     bytes.first_chunk().map(|bytes| Fingerprint(u128::from_be_bytes(*bytes)))
 }

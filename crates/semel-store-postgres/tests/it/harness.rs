@@ -82,6 +82,11 @@ impl Postgres {
         let store = Arc::new(opened.expect("the store opens"));
         Self { url: url.to_owned(), clock, options, store, runtime: Some(runtime), database: None }
     }
+
+    /// Where its database is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
 }
 
 #[async_trait]

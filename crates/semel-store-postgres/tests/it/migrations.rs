@@ -36,12 +36,14 @@ fn migrating_twice_is_migrating_once() {
 }
 
 #[test]
-fn of_many_nodes_that_migrate_at_once_one_does() {
+fn of_many_nodes_that_migrate_at_once_one_makes_each_migration() {
     let database = empty_database();
     runtime().block_on(async {
         let all = futures_util::future::join_all((0..6).map(|_| migrate(database.url()))).await;
-        let done: Vec<_> = all.into_iter().flat_map(Result::unwrap).collect();
-        assert_eq!(done, MIGRATIONS);
+        let mut done: Vec<_> = all.into_iter().flat_map(Result::unwrap).map(|made| made.version).collect();
+        done.sort_unstable();
+        let every: Vec<_> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        assert_eq!(done, every);
     });
 }
 

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use semel_core::time::Timestamp;
-use semel_store::{ManualClock, Store, StoreError};
+use semel_core::name::QueueName;
+use semel_core::payload::Payload;
+use semel_core::publish::Draft;
+use semel_core::time::{Millis, Timestamp};
+use semel_store::{Command, ManualClock, Store, StoreError};
 use semel_store_postgres::{Options, PostgresStore};
 
-use crate::harness::{cluster, database, empty_database, options, runtime};
+use crate::harness::{START, cluster, database, empty_database, options, runtime};
 
 /// What is said of a store that cannot be opened.
 fn refusal(url: &str) -> String {
@@ -75,6 +78,31 @@ fn every_node_has_a_lane_of_its_own_and_gives_it_back() {
         assert!(matches!(second.queues().await, Err(StoreError::Closed)));
         assert_eq!(open().await.unwrap().node(), 1);
         assert_eq!(database.sql("SELECT count(*) FROM semel.node").unwrap(), "4");
+    });
+}
+
+#[test]
+fn who_prunes_makes_the_days_ahead_and_drops_those_that_are_empty() {
+    let database = database();
+    let clock = Arc::new(ManualClock::at(START));
+    let days = || {
+        let list = "SELECT string_agg(right(inhrelid::regclass::text, 2), ' ' ORDER BY 1) FROM pg_inherits
+                    WHERE inhparent = 'semel.job'::regclass AND inhrelid::regclass::text !~ 'default'";
+        database.sql(list).unwrap()
+    };
+    assert_eq!(days(), "15 16");
+    runtime().block_on(async {
+        let store = PostgresStore::open(database.url(), options(&clock)).await.unwrap();
+        let prune = || async { store.apply(vec![Command::Prune { limit: 10 }]).await.unwrap() };
+        let (name, config) = (QueueName::try_from("orders").unwrap(), Box::default());
+        let job = Draft::new(name.clone(), Payload::from_json("1").unwrap()).check().unwrap();
+        store.apply(vec![Command::PutQueue { name, config }, Command::Publish(job)]).await.unwrap();
+        clock.advance(Millis::from_days(3));
+        prune().await;
+        assert_eq!(days(), "15 18 19", "the first day has a job, the second never had one");
+        clock.advance(Millis::from_days(1));
+        prune().await;
+        assert_eq!(days(), "15 18 19 20", "yesterday stays");
     });
 }
 

@@ -173,7 +173,8 @@ async fn a_node_that_was_struck_off_joins_again_under_another_number() {
     assert_eq!(a.beat(&["prune"]).await.unwrap().held, ["prune"]);
     assert_eq!((a.id(), c.id()), (NodeId(2), old));
     publish(&a, "q").await;
-    let lanes = lease(&a, "q").await.iter().map(|delivery| delivery.id.raw() >> 12 & 0x3ff).collect::<Vec<_>>();
+    let lanes =
+        lease(&a, "q").await.iter().map(|delivery| delivery.id.raw() >> 12 & 0x3ff).collect::<Vec<_>>();
     assert_eq!(lanes, [2], "its ids are of its new number");
 }
 
@@ -183,7 +184,8 @@ async fn what_one_node_tells_the_others_hear() {
     let (a, b) = (nodes.join("a").await, nodes.join("b").await);
     assert_eq!(heard(&a).await, Heard::Hearing);
     assert_eq!(heard(&b).await, Heard::Hearing);
-    let wakes = Wakes { changed: [name("x")].into(), gone: [name("y")].into(), api_keys: true, ..ready("q", 3) };
+    let wakes =
+        Wakes { changed: [name("x")].into(), gone: [name("y")].into(), api_keys: true, ..ready("q", 3) };
     a.tell(wakes.clone()).await.unwrap();
     assert_eq!(heard(&b).await, Heard::Wakes(wakes));
     b.tell(ready("other", 1)).await.unwrap();
@@ -224,7 +226,8 @@ async fn a_connection_that_is_killed_is_noticed_and_made_anew() {
     a.tell(ready("q", 1)).await.unwrap();
     assert_eq!(heard(&b).await, Heard::Wakes(ready("q", 1)));
     b.close().await.unwrap();
-    let listening = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+    let listening =
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
     let gone = async {
         while !client.query(listening, &[]).await.unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -259,7 +262,8 @@ async fn a_sweep_finds_what_is_ready_and_notices_changed_settings() {
     let made = b.sweep().await.unwrap();
     assert_ne!(made.settings, empty.settings);
     let due = nodes.clock_now().plus(Millis::from_secs(60));
-    for (queue, priority, run_at) in [("later", 0, Some(due)), ("ranked", 9, Some(due)), ("ranked", 1, None)] {
+    for (queue, priority, run_at) in [("later", 0, Some(due)), ("ranked", 9, Some(due)), ("ranked", 1, None)]
+    {
         let mut draft = Draft::new(name(queue), Payload::from_json("1").unwrap());
         (draft.priority, draft.run_at) = (priority, run_at);
         tell(&a, Command::Publish(draft.check().unwrap())).await;
@@ -279,7 +283,11 @@ async fn a_sweep_finds_what_is_ready_and_notices_changed_settings() {
     tell(&a, Command::DeleteQueue(name("brief"))).await;
     put_queue(&a, "brief", QueueConfig::default()).await;
     tell(&a, Command::DeleteQueue(name("brief"))).await;
-    assert_eq!(b.sweep().await.unwrap().settings, changed, "what came and went again is as if it had not been");
+    assert_eq!(
+        b.sweep().await.unwrap().settings,
+        changed,
+        "what came and went again is as if it had not been"
+    );
 }
 
 #[tokio::test]

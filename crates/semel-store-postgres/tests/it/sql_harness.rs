@@ -29,10 +29,16 @@ pub(crate) struct Sql {
 
 impl Sql {
     pub(crate) fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With some functions put in the place of others.
+    pub(crate) fn with(changes: &str) -> Self {
         let migrations = MIGRATIONS.iter().map(|migration| migration.sql);
         let content: String = migrations.chain([TEST_CLOCK]).collect();
         let template = Template { name: "sql", content: &content };
         let database = cluster().database(&template, prepare).expect("a database is made");
+        database.sql(changes).expect("the changes are SQL");
         let inner = Postgres::at(database.url(), |_| {});
         let store = Arc::new(SqlStore::new(database.url(), inner.store()));
         Self { inner, store, database }

@@ -10,14 +10,18 @@ use tokio_postgres::Error;
 pub(crate) fn details(error: &Error) -> Value {
     let error = error.as_db_error().unwrap_or_else(|| panic!("{error}"));
     let known = error.code().code().starts_with("SM");
-    assert!(known && error.hint().is_some(), "a refusal has a state of its own and says what to do next: {error:?}");
+    assert!(
+        known && error.hint().is_some(),
+        "a refusal has a state of its own and says what to do next: {error:?}"
+    );
     serde_json::from_str(error.detail().unwrap()).unwrap()
 }
 
 /// The refusal behind an error. Its words must be those of the domain.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     let details = details(error);
-    let text = |member: &str| details[member].as_str().unwrap_or_else(|| panic!("{member} in {details}")).to_owned();
+    let text =
+        |member: &str| details[member].as_str().unwrap_or_else(|| panic!("{member} in {details}")).to_owned();
     let number = |member: &str| details[member].as_u64().unwrap_or_else(|| panic!("{member} in {details}"));
     let queue = || QueueName::try_from(text("queue").as_str()).unwrap();
     let job = || text("job").parse().unwrap();

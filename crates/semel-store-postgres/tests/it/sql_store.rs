@@ -32,7 +32,8 @@ const PUBLISH: &str = "
            semel.to_millis(p.key_expires_at)
       FROM semel.publish(
                $1, $2::text, $3, $4::bigint * interval '1 millisecond',
-               timestamptz 'epoch' + $5::bigint * interval '1 millisecond',
+               CASE WHEN $5::bigint = 9223372036854775807 THEN 'infinity'
+                    ELSE timestamptz 'epoch' + $5::bigint * interval '1 millisecond' END,
                $6, $7, $8::text::json, $9::text::json, $10
            ) AS p";
 
@@ -76,11 +77,12 @@ impl Session {
     }
 
     async fn publish(&self, draft: &Draft) -> Answer {
-        let millis = |value: u64| i64::try_from(value).unwrap();
+        let millis = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let delay = draft.delay.map(|delay| millis(delay.millis()));
         let run_at = draft.run_at.map(|at| millis(at.millis()));
         let priority = i32::try_from(draft.priority).unwrap();
-        let (key, group) = (draft.key.as_ref().map(Key::as_str), draft.group.as_ref().map(|group| group.as_str()));
+        let (key, group) =
+            (draft.key.as_ref().map(Key::as_str), draft.group.as_ref().map(|group| group.as_str()));
         let (metadata, options) = (metadata(&draft.metadata), options(&draft.overrides));
         let row = self
             .client

@@ -121,7 +121,8 @@ pub fn run(name: &str, harness: impl Harness + 'static) {
         .into_iter()
         .find(|(known, _)| *known == name)
         .unwrap_or_else(|| panic!("there is no case {name}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
     runtime.block_on(async {
         let mut kit = Kit::new(Box::new(harness));
         case(&mut kit).await;

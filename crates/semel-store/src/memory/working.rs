@@ -290,7 +290,8 @@ fn changed_queues(
         secrets: queue.secrets,
         created_at: queue.created_at,
     };
-    let change = |(name, before, after): (_, _, Option<_>)| QueueChange { name, before, after: after.map(stored) };
+    let change =
+        |(name, before, after): (_, _, Option<_>)| QueueChange { name, before, after: after.map(stored) };
     pairs(before, after, differ).into_iter().map(change).collect()
 }
 

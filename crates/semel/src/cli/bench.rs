@@ -42,6 +42,7 @@ Examples:
   semel bench http --quick            does it work at all? one short run
   semel bench http --out out/bench    also writes http.json and http.svg there
   semel bench http --enforce          exit code 1 if a figure is below what it must reach
+  semel bench http --store postgres   on a PostgreSQL cluster of its own, against hand-written SQL
 
 The server runs as a process of its own on this machine, and so do its clients and workers: they share
 the cores. Everything that is compared is measured right after each other.";
@@ -52,6 +53,12 @@ struct HttpBench {
     /// Write http.json and http.svg into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// What the server stores in: a directory, or a PostgreSQL cluster that is started for the occasion
+    #[arg(long, value_enum, default_value_t = Backend::Embedded)]
+    store: Backend,
+    /// Keys present when the full store is measured, with --store postgres [default: 10000000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..=1_000_000_000))]
+    keys: Option<u64>,
     /// Where the stores are made, and removed afterwards [default: ./target or $TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -69,8 +76,42 @@ struct HttpBench {
     enforce: bool,
 }
 
+/// What the measured server stores in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Backend {
+    /// A directory
+    Embedded,
+    /// PostgreSQL
+    Postgres,
+}
+
 impl HttpBench {
     fn run(self) -> Result<Outcome, Failure> {
+        match self.store {
+            Backend::Embedded => self.on_embedded(),
+            Backend::Postgres => self.on_postgres(),
+        }
+    }
+
+    fn on_postgres(self) -> Result<Outcome, Failure> {
+        use bench::http::postgres::{self, Plan};
+        let mut plan = if self.quick { Plan::quick() } else { Plan::full() };
+        plan.runs = self.runs.unwrap_or(plan.runs);
+        plan.keys = self.keys.unwrap_or(plan.keys);
+        let dir = self.dir.unwrap_or_else(bench::default_dir);
+        let quick = if self.quick { " --quick" } else { "" };
+        let command =
+            format!("semel bench http --store postgres{quick} --runs {} --keys {}", plan.runs, plan.keys);
+        let report = postgres::run(&plan, &dir, command, &mut Progress::new())?;
+        show(&report, self.json, self.out.as_deref(), self.enforce)
+    }
+
+    fn on_embedded(self) -> Result<Outcome, Failure> {
+        if self.keys.is_some() {
+            return Err(Failure::Usage(
+                "--keys goes with --store postgres; see also `semel bench store`".into(),
+            ));
+        }
         let mut plan = if self.quick { bench::http::Plan::quick() } else { bench::http::Plan::full() };
         plan.runs = self.runs.unwrap_or(plan.runs);
         let dir = self.dir.unwrap_or_else(bench::default_dir);

@@ -22,7 +22,13 @@ enum Role {
     /// Publishes the benchmark's jobs until it is killed
     BenchPublish { published: u64, dir: PathBuf },
     /// Serves for the benchmark until it is killed
-    BenchServe { store: String, dir: PathBuf },
+    BenchServe {
+        store: String,
+        dir: PathBuf,
+        /// The key that clients will come with; nodes of one store have one
+        #[arg(long)]
+        key: Option<String>,
+    },
     /// Opens a store after a kill, and says how long that took
     BenchOpen { acknowledged: u64, dir: PathBuf },
 }
@@ -33,7 +39,7 @@ impl ChildArgs {
         match self.role {
             Role::TourPublish { dir } => tour::be_publisher(&dir)?,
             Role::BenchPublish { published, dir } => bench::child::be_publisher(&dir, published)?,
-            Role::BenchServe { store, dir } => bench::http::be_server(&store, &dir)?,
+            Role::BenchServe { store, dir, key } => bench::http::be_server(&store, &dir, key)?,
             Role::BenchOpen { acknowledged, dir } => bench::child::be_opener(&dir, acknowledged)?,
         }
         Ok(Outcome::Good)

@@ -3,6 +3,9 @@
 mod bench;
 mod child;
 mod dev;
+mod migrate;
+mod moving;
+mod nodes;
 mod serve;
 mod store;
 mod tour;
@@ -49,6 +52,7 @@ const EXAMPLES: &str = "\
 Start here:
   semel dev                             a server to try things on, with curl lines to copy
   semel serve --data /var/lib/semel     the real thing
+  semel serve --store postgres://...    the same as one of many nodes over one database
   semel tour                            the promises, shown on a real store in a few seconds
   semel store check /var/lib/semel      is everything in this directory as it should be?
   semel bench store --quick             what the store does on this machine";
@@ -71,6 +75,12 @@ enum Command {
     Tour(tour::TourArgs),
     /// Look after a store's directory: check, stats, backup, restore, rebuild-index
     Store(store::StoreArgs),
+    /// Bring the schema of a database up to date, or print what that would take
+    Migrate(migrate::MigrateArgs),
+    /// List the nodes that share a database
+    Nodes(nodes::NodesArgs),
+    /// Move a store's directory into PostgreSQL, or go on with that, and compare both sides
+    Move(moving::MoveArgs),
     /// Measure the store against the bars it must reach
     Bench(bench::BenchArgs),
     /// Child processes of the tour and the benchmark; not for people
@@ -86,6 +96,9 @@ impl Cli {
             Command::Serve(args) => args.run(),
             Command::Tour(args) => args.run(),
             Command::Store(args) => args.run(),
+            Command::Migrate(args) => args.run(),
+            Command::Nodes(args) => args.run(),
+            Command::Move(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::Child(args) => args.run(),
         };

@@ -13,6 +13,7 @@ use crate::serve;
 const EXAMPLES: &str = "\
 Examples:
   semel serve --data /var/lib/semel             for programs on this machine
+  semel serve --store postgres://semel@db/semel one of many nodes over one database
   semel serve --new-key                         make an API key
   SEMEL_ADMIN_KEY=sml_... semel serve --listen 0.0.0.0:7477 --tls-cert c.pem --tls-key k.pem
   semel serve --print-config > semel.toml       every setting, explained
@@ -37,6 +38,9 @@ pub(crate) struct ServeArgs {
     /// The directory of the store [default: ./semel-data]
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
+    /// A PostgreSQL database, for many nodes
+    #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true, conflicts_with = "data")]
+    store: Option<String>,
     /// The certificate chain, as a PEM file
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<String>,
@@ -91,6 +95,7 @@ impl ServeArgs {
         for (flag, key, value) in [
             ("--listen", "listen", &self.listen),
             ("--data", "data", &self.data),
+            ("--store", "store.url", &self.store),
             ("--tls-cert", "tls.cert", &self.tls_cert),
             ("--tls-key", "tls.key", &self.tls_key),
             ("--log-level", "log.level", &self.log_level),

@@ -11,6 +11,9 @@ fn the_first_page_names_every_command_and_where_to_start() {
         "serve",
         "tour",
         "store",
+        "migrate",
+        "nodes",
+        "move",
         "bench",
         "Start here:",
         "semel store check /var/lib/semel",
@@ -23,7 +26,7 @@ fn the_first_page_names_every_command_and_where_to_start() {
 
 #[test]
 fn every_page_fits_a_terminal() {
-    let pages: [&[&str]; 12] = [
+    let pages: [&[&str]; 15] = [
         &["--help"],
         &["dev", "--help"],
         &["serve", "--help"],
@@ -34,6 +37,9 @@ fn every_page_fits_a_terminal() {
         &["store", "stats", "--help"],
         &["store", "backup", "--help"],
         &["store", "restore", "--help"],
+        &["migrate", "--help"],
+        &["nodes", "--help"],
+        &["move", "--help"],
         &["bench", "--help"],
         &["bench", "store", "--help"],
     ];
@@ -47,11 +53,15 @@ fn every_page_fits_a_terminal() {
 
 #[test]
 fn wrong_usage_is_told_and_is_exit_code_2() {
-    let wrong: [&[&str]; 7] = [
+    let wrong: [&[&str]; 11] = [
         &[],
         &["frobnicate"],
         &["store", "check"],
+        &["move", "--from", "here", "--to", "there", "--dry-run", "--verify"],
+        &["migrate"],
+        &["nodes", "--json"],
         &["dev", "--listen", "nowhere"],
+        &["serve", "--data", "here", "--store", "postgres://there/semel"],
         &["serve", "--print-config", "--new-key"],
         &["bench", "store", "--keys", "many"],
         &["bench", "store", "--runs", "0"],

@@ -3,6 +3,8 @@
 mod bench;
 mod dev;
 mod help;
+mod moving;
+mod postgres;
 mod run;
 mod serve;
 mod server;

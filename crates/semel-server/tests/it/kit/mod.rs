@@ -7,12 +7,12 @@ mod line;
 mod worker;
 mod world;
 
-pub(crate) use self::backend::Backend;
+pub(crate) use self::backend::{Backend, Home, Opened, options as postgres_options};
 pub(crate) use self::events::Events;
 pub(crate) use self::http::{Answer, Client};
 pub(crate) use self::line::Line;
 pub(crate) use self::worker::{Received, Worker, answer};
-pub(crate) use self::world::{World, eventually, millis, secs, text, usual_options};
+pub(crate) use self::world::{NEVER, START, World, caller, eventually, millis, secs, text, usual_options};
 
 use std::time::Duration;
 
@@ -40,6 +40,14 @@ macro_rules! scenarios {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
                 let world = crate::kit::World::shaped(crate::kit::Backend::Embedded, super::$options).await;
+                super::$name(&world).await;
+                world.end().await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let world = crate::kit::World::shaped(crate::kit::Backend::Postgres, super::$options).await;
                 super::$name(&world).await;
                 world.end().await;
             })*

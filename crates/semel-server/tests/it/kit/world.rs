@@ -13,26 +13,28 @@ use semel_server::delivery::dial::TcpDial;
 use semel_server::delivery::guard::Guard;
 use semel_server::delivery::resolve::SystemResolver;
 use semel_server::net::{self, Server};
+use semel_server::peers::Pace;
 use semel_server::service::{AuthMode, Options, Running};
 use semel_server::stop::{self, Stopper};
 use semel_server::time::ManualAlarm;
 use semel_store::{Clock, Command, ManualClock, Store};
+use semel_store_postgres::PostgresStore;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::{Answer, Backend, Client, Events, Line, Worker, within};
+use super::{Answer, Backend, Client, Events, Home, Line, Opened, Worker, within};
 
 /// Where every scenario's time starts: 2026-11-15T12:00:00Z, a Sunday.
-const START: Timestamp = Timestamp::from_millis(1_794_744_000_000);
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_794_744_000_000);
 
 /// A server that runs, and a client of it.
 pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) running: Running,
     pub(crate) clock: Arc<ManualClock>,
-    pub(crate) home: TempDir,
+    pub(crate) home: Arc<Home>,
+    postgres: Option<Arc<PostgresStore>>,
     backend: Backend,
     options: Options,
     address: SocketAddr,
@@ -57,11 +59,12 @@ pub(crate) fn text(at: Timestamp) -> String {
 
 /// Looks for unannounced work are further apart than any scenario lasts, so that news that were not told show as a hang and
 /// not as a delay.
-const NEVER: Duration = Duration::from_secs(3600);
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
 /// A server that is open to everybody on the machine, as most scenarios want it.
 pub(crate) fn usual_options(_: &Path) -> Options {
-    Options { auth: AuthMode::Open, poll: NEVER, ..Options::default() }
+    let pace = Pace { sweep: NEVER, sweep_deaf: NEVER, ..Pace::default() };
+    Options { auth: AuthMode::Open, poll: NEVER, pace, ..Options::default() }
 }
 
 impl World {
@@ -74,26 +77,41 @@ impl World {
     /// the client may do everything.
     pub(crate) async fn shaped(backend: Backend, options: impl FnOnce(&Path) -> Options) -> Self {
         let clock = Arc::new(ManualClock::at(START));
-        let home = tempfile::tempdir().unwrap();
+        let home = backend.home().await;
         let options = options(home.path());
-        let store = backend.open(home.path(), clock.clone());
+        let opened = backend.open(&home, clock.clone()).await;
+        let (home, alarm) = (Arc::new(home), Arc::new(ManualAlarm::new(clock.clone())));
         let secret = match options.auth {
             AuthMode::Open => None,
-            AuthMode::Keys => Some(bootstrap(store.as_ref()).await),
+            AuthMode::Keys => Some(bootstrap(opened.store.as_ref()).await),
         };
-        Self::on(backend, store, clock, home, options, secret).await
+        Self::on(backend, opened, clock, alarm, home, options, secret).await
+    }
+
+    /// Another node on the same database, by the same clock.
+    pub(crate) async fn join(&self, store: semel_store_postgres::Options, options: Options) -> Self {
+        let opened = PostgresStore::open(self.home.database().url(), store).await;
+        let (opened, secret) = (Opened::node(opened.unwrap()), self.client.secret().map(ToOwned::to_owned));
+        let (clock, alarm, home) = (self.clock.clone(), self.alarm.clone(), self.home.clone());
+        Self::on(self.backend, opened, clock, alarm, home, options, secret).await
+    }
+
+    /// Cuts the server off from its store, as a crash would: from now on it can neither say nor do anything.
+    pub(crate) fn cut_off(&self) {
+        self.postgres.as_ref().expect("only a node can be cut off").abandon();
     }
 
     async fn on(
         backend: Backend,
-        store: Arc<dyn Store>,
+        Opened { store, shared, postgres }: Opened,
         clock: Arc<ManualClock>,
-        home: TempDir,
+        alarm: Arc<ManualAlarm>,
+        home: Arc<Home>,
         options: Options,
         secret: Option<String>,
     ) -> Self {
-        let alarm = Arc::new(ManualAlarm::new(clock.clone()));
-        let running = Running::start(store, caller(), Some(alarm.clone()), options.clone()).await.unwrap();
+        let running =
+            Running::start(store, shared, caller(), Some(alarm.clone()), options.clone()).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stopper, stop) = stop::pair();
@@ -102,19 +120,19 @@ impl World {
             net::serve(listener, server, stop).await;
         });
         let client = Client::new(address, secret);
-        Self { client, running, clock, home, backend, options, address, alarm, stopper, sockets }
+        Self { client, running, clock, home, postgres, backend, options, address, alarm, stopper, sockets }
     }
 
     /// Ends the server, lets `away` pass, and starts another on the same store, which must be one that outlives it.
     pub(crate) async fn restart(self, away: Millis) -> Self {
-        assert_eq!(self.backend, Backend::Embedded, "the memory store ends with its server");
-        let Self { client, running, clock, home, backend, options, stopper, sockets, .. } = self;
+        assert_ne!(self.backend, Backend::Memory, "the memory store ends with its server");
+        let Self { client, running, clock, home, backend, options, stopper, sockets, alarm, .. } = self;
         stopper.stop();
         sockets.await.unwrap();
         running.stop(Duration::from_secs(10)).await.unwrap();
         clock.advance(away);
-        let store = backend.open(home.path(), clock.clone());
-        Self::on(backend, store, clock, home, options, client.secret().map(ToOwned::to_owned)).await
+        let opened = backend.open(&home, clock.clone()).await;
+        Self::on(backend, opened, clock, alarm, home, options, client.secret().map(ToOwned::to_owned)).await
     }
 
     /// Listens to the event stream at this path.
@@ -263,7 +281,7 @@ pub(crate) async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T
 }
 
 /// A caller that may reach loopback, where the workers of scenarios are.
-fn caller() -> Caller {
+pub(crate) fn caller() -> Caller {
     Caller::new(CallerOptions {
         guard: Guard::open_to_loopback(),
         resolver: Arc::new(SystemResolver),

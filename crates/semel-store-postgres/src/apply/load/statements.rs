@@ -46,14 +46,14 @@ pub(super) static QUEUES: Sql = Sql {
     types: &[Type::INT4_ARRAY],
 };
 
-/// Keys that are known, locked in order.
+/// Keys that are known, locked in order, each with the newest `$3` of its jobs.
 pub(super) static KEYS: Sql = Sql {
-    text: "SELECT k.queue, k.key, k.ids
+    text: "SELECT k.queue, k.key, k.ids[greatest(cardinality(k.ids) - $3 + 1, 1):]
              FROM unnest($1, $2) AS u (queue, key)
             CROSS JOIN LATERAL (
                   SELECT * FROM semel.key WHERE queue = u.queue AND key = u.key FOR UPDATE
                   ) k",
-    types: &[Type::INT4_ARRAY, Type::TEXT_ARRAY],
+    types: &[Type::INT4_ARRAY, Type::TEXT_ARRAY, Type::INT4],
 };
 
 /// Unfinished jobs, locked in order.

@@ -15,23 +15,6 @@ columns! {
 }
 
 columns! {
-    /// Keys, each with all of its jobs: an array of arrays must be rectangular, so each is the text of one.
-    KeySets {
-        queue: i32 => INT4_ARRAY,
-        key: String => TEXT_ARRAY,
-        ids: String => TEXT_ARRAY,
-    }
-}
-
-columns! {
-    /// Keys.
-    KeyNames {
-        queue: i32 => INT4_ARRAY,
-        key: String => TEXT_ARRAY,
-    }
-}
-
-columns! {
     /// Jobs that lose their payload.
     StrippedColumns {
         id: i64 => INT8_ARRAY,
@@ -77,24 +60,6 @@ impl KeyIds {
         self.queue.push(queue);
         self.key.push(key.to_string());
         self.id.push(id);
-    }
-}
-
-impl KeySets {
-    /// Adds a key with its jobs.
-    pub(crate) fn push(&mut self, queue: i32, key: &Key, ids: &[i64]) {
-        let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
-        self.queue.push(queue);
-        self.key.push(key.to_string());
-        self.ids.push(format!("{{{}}}", ids.join(",")));
-    }
-}
-
-impl KeyNames {
-    /// Adds a key.
-    pub(crate) fn push(&mut self, queue: i32, key: &Key) {
-        self.queue.push(queue);
-        self.key.push(key.to_string());
     }
 }
 

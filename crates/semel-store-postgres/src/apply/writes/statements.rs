@@ -3,7 +3,7 @@
 use tokio_postgres::types::Type;
 
 use super::Writes;
-use super::columns::{KeyIds, KeyNames, KeySets, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
+use super::columns::{KeyIds, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
 use crate::flight::Flight;
 use crate::row::{DoneColumns, JobColumns, LiveColumns, TraceColumns};
 use crate::session::Sql;
@@ -17,19 +17,27 @@ static ADD_KEYS: Sql = Sql {
     types: KeyIds::TYPES,
 };
 
-static SET_KEYS: Sql = Sql {
-    text: "UPDATE semel.key k
-              SET ids = u.ids::bigint[]
-             FROM unnest($1, $2, $3) AS u (queue, key, ids)
-            WHERE k.queue = u.queue AND k.key = u.key",
-    types: KeySets::TYPES,
-};
-
-static DROP_KEYS: Sql = Sql {
-    text: "DELETE FROM semel.key k
-            USING unnest($1, $2) AS u (queue, key)
-            WHERE k.queue = u.queue AND k.key = u.key",
-    types: KeyNames::TYPES,
+/// Adds jobs to keys that have some. A row keeps the newest 64 at most; when it is full all but the newest 16 move to
+/// another table, because the whole row is written anew with every job that is added.
+static APPEND_KEYS: Sql = Sql {
+    text: "WITH added AS (
+               SELECT queue, key, array_agg(id ORDER BY id) AS ids
+                 FROM unnest($1, $2, $3) AS u (queue, key, id)
+                GROUP BY queue, key
+           ),
+           past AS (
+               INSERT INTO semel.key_past (queue, key, id)
+               SELECT k.queue, k.key, unnest(k.ids[:cardinality(k.ids) - 16])
+                 FROM added a
+                 JOIN semel.key k ON k.queue = a.queue AND k.key = a.key
+                WHERE cardinality(k.ids) >= 64
+           )
+           UPDATE semel.key k
+              SET ids = CASE WHEN cardinality(k.ids) >= 64 THEN k.ids[cardinality(k.ids) - 15:] ELSE k.ids END
+                        || a.ids
+             FROM added a
+            WHERE k.queue = a.queue AND k.key = a.key",
+    types: KeyIds::TYPES,
 };
 
 /// Takes jobs off their keys. Several of one key are taken off together.
@@ -43,11 +51,45 @@ static LEAVE_KEYS: Sql = Sql {
     types: KeyIds::TYPES,
 };
 
-static DROP_EMPTY_KEYS: Sql = Sql {
+static LEAVE_PAST: Sql = Sql {
+    text: "DELETE FROM semel.key_past p
+            USING unnest($1, $2, $3) AS u (queue, key, id)
+            WHERE p.queue = u.queue AND p.key = u.key AND p.id = u.id",
+    types: KeyIds::TYPES,
+};
+
+/// Gives keys that lost all of their newest jobs the newest of the older ones.
+static REFILL_KEYS: Sql = Sql {
+    text: "WITH newest AS (
+               SELECT p.queue, p.key, p.id
+                 FROM (SELECT DISTINCT queue, key FROM unnest($1, $2) AS u (queue, key)) u
+                 JOIN semel.key k ON k.queue = u.queue AND k.key = u.key AND k.ids = '{}'
+                CROSS JOIN LATERAL (
+                      SELECT *
+                        FROM semel.key_past
+                       WHERE queue = u.queue AND key = u.key
+                       ORDER BY id DESC
+                       LIMIT 16
+                      ) p
+           ),
+           past AS (
+               DELETE FROM semel.key_past p
+                USING newest n
+                WHERE p.queue = n.queue AND p.key = n.key AND p.id = n.id
+           )
+           UPDATE semel.key k
+              SET ids = n.ids
+             FROM (SELECT queue, key, array_agg(id ORDER BY id) AS ids FROM newest GROUP BY queue, key) n
+            WHERE k.queue = n.queue AND k.key = n.key",
+    types: &[Type::INT4_ARRAY, Type::TEXT_ARRAY],
+};
+
+/// Lets go of keys under which there is no job any more.
+static DROP_KEYS: Sql = Sql {
     text: "DELETE FROM semel.key k
             USING unnest($1, $2) AS u (queue, key)
             WHERE k.queue = u.queue AND k.key = u.key AND k.ids = '{}'",
-    types: KeyNames::TYPES,
+    types: &[Type::INT4_ARRAY, Type::TEXT_ARRAY],
 };
 
 static ADD_JOBS: Sql = Sql {
@@ -181,15 +223,14 @@ impl Writes {
         if !self.new_keys.queue.is_empty() {
             flight.query(&ADD_KEYS, self.new_keys.params());
         }
-        if !self.set_keys.queue.is_empty() {
-            flight.query(&SET_KEYS, self.set_keys.params());
-        }
-        if !self.gone_keys.queue.is_empty() {
-            flight.query(&DROP_KEYS, self.gone_keys.params());
+        if !self.more_keys.queue.is_empty() {
+            flight.query(&APPEND_KEYS, self.more_keys.params());
         }
         if !self.left_keys.queue.is_empty() {
             flight.query(&LEAVE_KEYS, self.left_keys.params());
-            flight.query(&DROP_EMPTY_KEYS, vec![&self.left_keys.queue, &self.left_keys.key]);
+            flight.query(&LEAVE_PAST, self.left_keys.params());
+            flight.query(&REFILL_KEYS, vec![&self.left_keys.queue, &self.left_keys.key]);
+            flight.query(&DROP_KEYS, vec![&self.left_keys.queue, &self.left_keys.key]);
         }
     }
 

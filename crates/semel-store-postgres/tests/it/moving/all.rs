@@ -54,7 +54,8 @@ impl Twins {
 
     /// Everything there is to see, which must be the same.
     fn look_around(&self) {
-        for id in self.both("the ids of all jobs", async |store| ids(&list(store, JobQuery::default()).await)) {
+        for id in self.both("the ids of all jobs", async |store| ids(&list(store, JobQuery::default()).await))
+        {
             self.both("a job", async |store| store.job(id).await.unwrap());
         }
         for state in State::ALL {
@@ -67,7 +68,9 @@ impl Twins {
         }
         let names = self.both("the queues", async |store| store.queues().await.unwrap());
         for record in names {
-            self.both("the next job to become due", async |store| store.next_due(&record.name).await.unwrap());
+            self.both("the next job to become due", async |store| {
+                store.next_due(&record.name).await.unwrap()
+            });
         }
         self.both("the counts", async |store| store.stats().await.unwrap());
         self.both("the schedules", async |store| store.schedules().await.unwrap());
@@ -180,7 +183,8 @@ fn a_line_opens_in_the_order_in_which_it_stood() {
         let actor = Actor { store: &twins.there };
         while went_out.len() < twins.world.line.len() {
             let out = actor.leases("lines", 10).await;
-            let mine: Vec<_> = out.iter().filter(|out| out.spec.group.as_ref().unwrap().as_str() == "a").collect();
+            let mine: Vec<_> =
+                out.iter().filter(|out| out.spec.group.as_ref().unwrap().as_str() == "a").collect();
             assert_eq!(mine.len(), 1, "one at a time");
             went_out.push(mine[0].id);
             for delivery in &out {
@@ -198,7 +202,10 @@ fn a_lease_of_the_old_store_is_stale_and_a_settle_of_it_is_known() {
     twins.runtime.block_on(async {
         let answers = there.apply(vec![settle(&world.leased), settle(&world.settled)]).await.unwrap();
         assert!(
-            matches!(answers[0], Err(Refusal::NotLeased { state: State::Pending, .. } | Refusal::StaleLease(_))),
+            matches!(
+                answers[0],
+                Err(Refusal::NotLeased { state: State::Pending, .. } | Refusal::StaleLease(_))
+            ),
             "{answers:?}"
         );
         assert!(
@@ -207,7 +214,10 @@ fn a_lease_of_the_old_store_is_stale_and_a_settle_of_it_is_known() {
         );
         let out = Actor { store: there }.leases("orders", 100).await;
         let again = out.iter().find(|delivery| delivery.id == world.leased.id).expect("it waits again");
-        assert!(out.iter().all(|delivery| delivery.token > world.leased.token), "tokens go on above the old ones");
+        assert!(
+            out.iter().all(|delivery| delivery.token > world.leased.token),
+            "tokens go on above the old ones"
+        );
         let answers = there.apply(vec![settle(&world.leased), settle(again)]).await.unwrap();
         assert!(matches!(answers[0], Err(Refusal::StaleLease(_))), "{answers:?}");
         assert!(answers[1].is_ok(), "{answers:?}");

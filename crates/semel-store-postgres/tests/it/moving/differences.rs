@@ -42,6 +42,8 @@ const SABOTAGE: &[(&str, &str)] = &[
     ("UPDATE semel.record SET body = replace(body, 'Berlin', 'Paris')", "schedule nightly is another"),
     ("DELETE FROM semel.record WHERE kind = 'api_key'", "API key key-1 is missing"),
     ("SELECT setval('semel.token', 1, false)", "next token"),
+    ("SELECT setval('semel.sql_place', 1, false)", "next id"),
+    ("UPDATE semel.queue SET deleted = true WHERE id = 1", "queue orders is another"),
     ("SELECT setval('semel.queue_id_seq', 1, false)", "next queue"),
 ];
 

@@ -24,7 +24,8 @@ struct Ready {
 
 impl Ready {
     fn new() -> Self {
-        let ready = Self { dir: tempfile::tempdir().unwrap(), database: empty_database(), runtime: runtime() };
+        let ready =
+            Self { dir: tempfile::tempdir().unwrap(), database: empty_database(), runtime: runtime() };
         let clock = Arc::new(ManualClock::at(START));
         ready.runtime.block_on(async {
             let store = embedded(ready.dir.path(), &clock);
@@ -86,7 +87,14 @@ fn a_server_does_not_start_on_a_store_that_is_half_there() {
     let Err(StoreError::Open(why)) = ready.opens() else { panic!("it must not open") };
     assert!(why.contains("is not finished") && why.contains("semel move --from"), "{why}");
     assert_eq!(ready.database.sql("SELECT count(*) FROM semel.node").unwrap(), "0");
+    let publish = "SELECT deduplicated FROM semel.publish('orders', '{}', 'completed')";
+    let refused = ready.database.sql(publish).unwrap_err().to_string();
+    assert!(
+        refused.contains("there is no queue orders"),
+        "nor does an application get in by itself: {refused}"
+    );
     ready.runtime.block_on(moved(ready.path(), ready.url()));
+    assert_eq!(ready.database.sql(publish).unwrap(), "t", "its key has been moved");
     let store = ready.opens().expect("it opens when everything is there");
     ready.runtime.block_on(store.close()).unwrap();
 }

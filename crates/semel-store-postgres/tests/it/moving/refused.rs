@@ -141,7 +141,10 @@ fn what_cannot_be_read_stops_the_move_and_is_named() {
     // A queue that is gone from under its jobs.
     let store = embedded(dir.path(), &Arc::new(ManualClock::at(START)));
     runtime().block_on(async {
-        store.apply(vec![Command::Pause { queue: super::world::queue("orders"), paused: true }]).await.unwrap();
+        store
+            .apply(vec![Command::Pause { queue: super::world::queue("orders"), paused: true }])
+            .await
+            .unwrap();
         store.close().await.unwrap();
     });
     flip(&dir.path().join("semel.db"), b"order-7");

@@ -43,7 +43,8 @@ pub(crate) fn key(text: &str) -> Key {
 /// An embedded store whose small pieces make a few dozen jobs fill several of each.
 pub(crate) fn embedded(dir: &Path, clock: &Arc<ManualClock>) -> EmbeddedStore {
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    let small = Options { reserve_bytes: 0, run_keys: 16, segment_jobs: 20, chunk_ids: 4, ..Options::default() };
+    let small =
+        Options { reserve_bytes: 0, run_keys: 16, segment_jobs: 20, chunk_ids: 4, ..Options::default() };
     EmbeddedStore::open(dir, Options { clock, ..small }).expect("the embedded store opens")
 }
 
@@ -169,7 +170,8 @@ async fn records(actor: &Actor<'_>) {
         ..QueueConfig::default()
     };
     actor.puts_queue("limits", limits).await;
-    let secret = WebhookSecret { secret: "whsec_1".into(), created_at: START, expires_at: Some(at(minutes(900))) };
+    let secret =
+        WebhookSecret { secret: "whsec_1".into(), created_at: START, expires_at: Some(at(minutes(900))) };
     actor.does(Command::PutSecrets { queue: queue("orders"), secrets: vec![secret] }).await;
     actor.does(Command::Pause { queue: queue("short"), paused: true }).await;
     actor.does(Command::PutSchedule(Box::new(schedule()))).await;
@@ -307,7 +309,8 @@ async fn unfinished(actor: &Actor<'_>, clock: &ManualClock) -> Delivery {
     actor.settles(&out[1], Outcome::Received).await;
     actor.settles(&out[2], Outcome::Failed { error: "é 🦀 \0".into() }).await;
     let wait = Some(Millis::from_secs(30));
-    let backpressure = |scope| Outcome::Backpressure { retry_after: wait, scope: Some(scope), reason: Some("busy".into()) };
+    let backpressure =
+        |scope| Outcome::Backpressure { retry_after: wait, scope: Some(scope), reason: Some("busy".into()) };
     actor.settles(&out[3], backpressure(DeferScope::Job)).await;
     for n in 0..20 {
         let metadata = vec![("b".into(), format!("{n} \0 é")), ("a".into(), String::new())];

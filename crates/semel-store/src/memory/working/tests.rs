@@ -80,7 +80,9 @@ fn a_new_job_is_told_with_its_key_and_its_count() {
     };
     assert!(ids.next(NOW) > made, "the generator goes on where the set stopped");
     let changes = set.changes();
-    assert!(matches!(changes.jobs.as_slice(), [JobChange { before: None, after: Some(new) }] if new.job.id == made));
+    assert!(
+        matches!(changes.jobs.as_slice(), [JobChange { before: None, after: Some(new) }] if new.job.id == made)
+    );
     assert_eq!(changes.keys.len(), 1);
     assert!(changes.keys[0].before.is_empty());
     assert_eq!(changes.keys[0].after, BTreeSet::from([made]));
@@ -107,7 +109,8 @@ fn the_end_of_a_job_opens_the_first_who_waits_of_those_that_are_loaded() {
     set.load_job(leased(stored(1, grouped(), in_order()), token));
     set.load_job(Stored { open: false, ..stored(2, grouped(), in_order()) });
     set.load_line(&name(), group(), 1);
-    let ack = Settle::new(id(1), Some(token), Outcome::Done { result: None, effect: None }, Report::default());
+    let ack =
+        Settle::new(id(1), Some(token), Outcome::Done { result: None, effect: None }, Report::default());
     apply(&mut set, Command::Settle(ack.unwrap())).unwrap();
     let changes = set.changes();
     let opened: Vec<_> =

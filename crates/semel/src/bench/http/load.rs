@@ -75,10 +75,21 @@ pub(super) fn singles(
     jobs: u64,
     numbers: &Numbers,
 ) -> Result<Load, Failure> {
+    singles_over(runtime, &[server], queue, jobs, numbers)
+}
+
+/// The same, with the connections spread over several servers.
+pub(super) fn singles_over(
+    runtime: &Runtime,
+    servers: &[&Server],
+    queue: &str,
+    jobs: u64,
+    numbers: &Numbers,
+) -> Result<Load, Failure> {
     let path: Arc<str> = format!("/v1/queues/{queue}/jobs").into();
     drive(
         runtime,
-        server,
+        servers,
         CONNECTIONS,
         jobs,
         1,
@@ -102,7 +113,7 @@ pub(super) fn batches(
     let path: Arc<str> = format!("/v1/queues/{queue}/jobs/batch").into();
     drive(
         runtime,
-        server,
+        &[server],
         connections,
         jobs,
         BATCH,
@@ -123,7 +134,7 @@ pub(super) fn batches(
 /// Sends requests of `size` jobs each from every connection until `jobs` are answered, and times each.
 fn drive<F, R>(
     runtime: &Runtime,
-    server: &Server,
+    servers: &[&Server],
     connections: usize,
     jobs: u64,
     size: u64,
@@ -136,7 +147,7 @@ where
 {
     runtime.block_on(async {
         let mut open = Vec::new();
-        for _ in 0..connections {
+        for server in servers.iter().cycle().take(connections) {
             open.push(Conn::open(server.address, &server.secret).await?);
         }
         let left = Arc::new(AtomicU64::new(jobs / size));

@@ -6,6 +6,7 @@ mod client;
 mod flows;
 mod load;
 mod no_store;
+pub(crate) mod postgres;
 mod rounds;
 mod server;
 mod targets;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use semel_server::config::Config;
 use semel_server::credentials::{self, Secret};
 use semel_server::delivery::guard::Guard;
-use semel_store::Store;
 use semel_store_embedded::Options;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +15,7 @@ use super::super::procfs;
 use super::client::Conn;
 use super::no_store::NoStore;
 use crate::failure::Failure;
-use crate::host::{self, Host};
+use crate::host::{self, Host, Place};
 use crate::kin::{self, Kin};
 use crate::{opening, signals};
 
@@ -46,8 +45,22 @@ impl Server {
         Self::spawn("none", Path::new("."))
     }
 
+    /// The first node on a PostgreSQL database.
+    pub(super) fn shared(url: &str) -> Result<Self, Failure> {
+        Self::spawn("postgres", Path::new(url))
+    }
+
+    /// Another node on the same database, with the same key.
+    pub(super) fn beside(&self, url: &str) -> Result<Self, Failure> {
+        Self::spawn_with(&["bench-serve", "--key", &self.secret, "postgres"], Path::new(url))
+    }
+
     fn spawn(store: &str, dir: &Path) -> Result<Self, Failure> {
-        let mut kin = Kin::spawn(&["bench-serve", store], dir)?;
+        Self::spawn_with(&["bench-serve", store], dir)
+    }
+
+    fn spawn_with(args: &[&str], dir: &Path) -> Result<Self, Failure> {
+        let mut kin = Kin::spawn(args, dir)?;
         let ready: Option<Ready> = kin.next_line()?;
         let ready = ready.ok_or_else(|| Failure::Broken("the server did not start".into()))?;
         Ok(Self { kin, address: ready.address, secret: ready.secret })
@@ -74,14 +87,10 @@ impl Server {
     }
 }
 
-/// Plays the server until the benchmark kills it.
-pub(crate) fn be_server(store: &str, dir: &Path) -> Result<(), Failure> {
+/// Plays the server until the benchmark kills it. `dir` is the directory of the store, or the URL of its database.
+pub(crate) fn be_server(store: &str, dir: &Path, key: Option<String>) -> Result<(), Failure> {
     let stop = signals::listen()?;
-    let secret = credentials::mint();
-    let backend: Arc<dyn Store> = match store {
-        "none" => Arc::new(NoStore::new()),
-        _ => Arc::new(opening::store(dir, Options::default())?),
-    };
+    let secret = key.map_or_else(credentials::mint, Secret::new);
     let config = Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         data: PathBuf::from(dir),
@@ -90,6 +99,15 @@ pub(crate) fn be_server(store: &str, dir: &Path) -> Result<(), Failure> {
     };
     let said = secret.expose().to_owned();
     let ready = move |address| kin::say(&Ready { address, secret: said });
-    let host = Host { config, store: backend, guard: Guard::open_to_loopback(), dev: true };
-    host::runtime()?.block_on(host.run(Box::new(ready), stop))
+    let runtime = host::runtime()?;
+    let place = match store {
+        "none" => Place::embedded(dir, Arc::new(NoStore::new())),
+        "postgres" => {
+            let url = Secret::new(dir.to_string_lossy());
+            runtime.block_on(opening::database(&url, &config))?
+        }
+        _ => Place::embedded(dir, Arc::new(opening::store(dir, Options::default())?)),
+    };
+    let host = Host { config, place, guard: Guard::open_to_loopback(), dev: true };
+    runtime.block_on(host.run(Box::new(ready), stop))
 }

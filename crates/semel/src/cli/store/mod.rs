@@ -5,7 +5,7 @@ mod check;
 mod rebuild;
 mod restore;
 mod stats;
-mod watch;
+pub(super) mod watch;
 
 use std::path::PathBuf;
 

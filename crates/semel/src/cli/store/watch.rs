@@ -6,19 +6,19 @@ use crate::progress::Progress;
 
 /// Shows each step of a long task as it comes.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     progress: Progress,
     step: Option<&'static str>,
 }
 
 impl Watch {
     /// Waits for the first step.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { progress: Progress::new(), step: None }
     }
 
     /// What the store calls.
-    pub(super) fn see(&mut self, seen: embedded::Progress) {
+    pub(crate) fn see(&mut self, seen: embedded::Progress) {
         if self.step != Some(seen.step) {
             self.step = Some(seen.step);
             self.progress.start(seen.step, seen.total);
@@ -27,7 +27,7 @@ impl Watch {
     }
 
     /// Makes room for the result.
-    pub(super) fn finish(mut self) {
+    pub(crate) fn finish(mut self) {
         self.progress.finish();
     }
 }

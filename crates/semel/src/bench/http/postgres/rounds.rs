@@ -1,0 +1,181 @@
+//! The order of a run: what is compared is measured right after each other.
+
+use std::time::Duration;
+
+use semel_cluster::Cluster;
+use tokio::runtime::Runtime;
+
+use super::super::load::{self, Numbers};
+use super::super::server::Server;
+use super::super::{flows, runtime};
+use super::limit::{Limit, broken, connect};
+use super::{Plan, keys, targets};
+use crate::bench::report::{Figure, Measure};
+use crate::failure::Failure;
+use crate::progress::Progress;
+
+/// What a server of this size would be set to. Everything that makes an answer durable is as it comes: on.
+const SETTINGS: [(&str, &str); 5] = [
+    ("shared_buffers", "1GB"),
+    ("max_wal_size", "4GB"),
+    ("checkpoint_timeout", "15min"),
+    ("wal_compression", "on"),
+    ("shared_preload_libraries", "pg_stat_statements"),
+];
+
+/// Queues that an idle node looks after.
+const IDLE_QUEUES: u32 = 10;
+
+/// What all rounds found.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    rounds: Vec<Round>,
+    idle: f64,
+    empty: f64,
+    full: f64,
+}
+
+/// What one round found.
+#[derive(Debug)]
+struct Round {
+    limit: f64,
+    limit_lives: f64,
+    single: f64,
+    single_p50: f64,
+    single_p99: f64,
+    batch: f64,
+    pull: f64,
+    one: f64,
+    three: f64,
+}
+
+/// Runs the plan on a cluster of its own.
+pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Rounds, Failure> {
+    let runtime = runtime()?;
+    progress.note("starting a PostgreSQL cluster");
+    let cluster = Cluster::on_disk(&SETTINGS).map_err(|e| Failure::Usage(e.to_string()))?;
+    let mut rounds = Vec::new();
+    for number in 1..=plan.runs {
+        progress.note(&format!("round {number} of {}", plan.runs));
+        rounds.push(round(plan, &runtime, &database(&cluster, &format!("round{number}"))?, progress)?);
+    }
+    let idle = idle(plan, &runtime, &database(&cluster, "idle")?, progress)?;
+    let (empty, full) = full(plan, &runtime, &database(&cluster, "many_keys")?, progress)?;
+    Ok(Rounds { rounds, idle, empty, full })
+}
+
+/// A fresh database.
+fn database(cluster: &Cluster, name: &str) -> Result<String, Failure> {
+    let made = cluster.sql("postgres", &format!("CREATE DATABASE {name}"));
+    made.map_err(|e| Failure::Broken(e.to_string()))?;
+    Ok(cluster.url(name))
+}
+
+fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> Result<Round, Failure> {
+    let numbers = Numbers::default();
+    let (server, limit) = (Server::shared(url)?, Limit::prepare(runtime, url)?);
+    progress.start("publishes", 5);
+    // Both are warm before anything counts.
+    load::singles(runtime, &server, "single", plan.singles / 10, &numbers)?;
+    limit.inserts(runtime, plan.batched / 10)?;
+    let before = limit.inserts(runtime, plan.batched / 2)?;
+    progress.set(1);
+    let single = load::singles(runtime, &server, "single", plan.singles, &numbers)?;
+    progress.set(2);
+    let batch = load::batches(runtime, &server, "batch", 16, plan.batched, &numbers)?;
+    progress.set(3);
+    let after = limit.inserts(runtime, plan.batched / 2)?;
+    progress.start("end to end", 2);
+    let limit_lives = limit.lives(runtime, plan.flow)?;
+    progress.set(1);
+    let pull = flows::pull(runtime, &server, "pull", plan.flow, &numbers)?;
+    progress.start("three nodes", 2);
+    let (second, third) = (server.beside(url)?, server.beside(url)?);
+    let over = |servers: &[&Server]| load::singles_over(runtime, servers, "single", plan.singles, &numbers);
+    // All three are warm before anything counts.
+    load::singles_over(runtime, &[&second, &third], "single", plan.singles / 10, &numbers)?;
+    let one = over(&[&server])?;
+    progress.set(1);
+    let three = over(&[&server, &second, &third])?;
+    Ok(Round {
+        limit: f64::midpoint(before, after),
+        limit_lives,
+        single: single.per_second(),
+        single_p50: single.latency_ms(0.5),
+        single_p99: single.latency_ms(0.99),
+        batch: batch.per_second(),
+        pull,
+        one: one.per_second(),
+        three: three.per_second(),
+    })
+}
+
+/// Statements per second of a node that has nothing to do.
+fn idle(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> Result<f64, Failure> {
+    progress.start("idle node", 1);
+    let server = Server::shared(url)?;
+    let numbers = Numbers::default();
+    for queue in 0..IDLE_QUEUES {
+        load::singles(runtime, &server, &format!("idle{queue}"), 1, &numbers)?;
+    }
+    let span = Duration::from_secs(plan.idle_seconds);
+    runtime.block_on(async {
+        let client = connect(url).await?;
+        let make = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
+        client.batch_execute(make).await.map_err(broken("count statements"))?;
+        // What a start brings with it is over by then.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        client.execute("SELECT pg_stat_statements_reset()", &[]).await.map_err(broken("count statements"))?;
+        tokio::time::sleep(span).await;
+        let count = "SELECT coalesce(sum(calls), 0)::float8
+                     FROM pg_stat_statements JOIN pg_database ON oid = dbid
+                     WHERE datname = current_database() AND query NOT LIKE '%pg_stat_statements%'";
+        let row = client.query_one(count, &[]).await.map_err(broken("count statements"))?;
+        Ok(row.get::<_, f64>(0) / span.as_secs_f64())
+    })
+}
+
+/// Publishes per second on an empty store, and on the same one with many keys.
+fn full(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> Result<(f64, f64), Failure> {
+    let server = Server::shared(url)?;
+    let numbers = Numbers::default();
+    let singles = |jobs| load::singles(runtime, &server, "keyed", jobs, &numbers);
+    singles(plan.singles / 10)?;
+    let empty = singles(plan.singles)?.per_second();
+    keys::fill(runtime, url, plan.keys, progress)?;
+    singles(plan.singles / 10)?;
+    Ok((empty, singles(plan.singles)?.per_second()))
+}
+
+impl Rounds {
+    /// The table.
+    pub(super) fn measures(&self) -> Vec<Measure> {
+        let of = |take: fn(&Round) -> f64| self.rounds.iter().map(take).collect::<Vec<_>>();
+        vec![
+            Measure::judge(&targets::SINGLE, of(|r| r.single / r.limit)),
+            Measure::judge(&targets::BATCHES, of(|r| r.batch / r.limit)),
+            Measure::judge(&targets::PULL, of(|r| r.pull / r.limit_lives)),
+            Measure::judge(&targets::NODES, of(|r| r.three / r.one)),
+            Measure::judge(&targets::FULL, vec![self.full / self.empty]),
+            Measure::judge(&targets::IDLE, vec![self.idle]),
+        ]
+    }
+
+    /// What is behind it.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let of = |take: fn(&Round) -> f64| self.rounds.iter().map(take).collect::<Vec<_>>();
+        vec![
+            Figure::new("inserts, hand-written SQL", "per second", of(|r| r.limit)),
+            Figure::new("lives, hand-written SQL", "per second", of(|r| r.limit_lives)),
+            Figure::new("single publishes", "per second", of(|r| r.single)),
+            Figure::new("ack latency p50", "ms", of(|r| r.single_p50)),
+            Figure::new("ack latency p99", "ms", of(|r| r.single_p99)),
+            Figure::new("batch publishes", "per second", of(|r| r.batch)),
+            Figure::new("completed, pull", "per second", of(|r| r.pull)),
+            Figure::new("single publishes, one node", "per second", of(|r| r.one)),
+            Figure::new("single publishes, three nodes", "per second", of(|r| r.three)),
+            Figure::new("single publishes, empty", "per second", vec![self.empty]),
+            Figure::new("single publishes, many keys", "per second", vec![self.full]),
+        ]
+    }
+}

@@ -1,0 +1,71 @@
+//! What the server must reach on PostgreSQL and what it aims for. Changing a number here is changing a promise.
+
+use super::super::super::targets::{Better, Target, Unit};
+
+const fn higher(id: &'static str, title: &'static str, must: f64, aim: f64, how: &'static str) -> Target {
+    Target { id, title, unit: Unit::Ratio, better: Better::Higher, must, aim, how }
+}
+
+pub(super) const SINGLE: Target = higher(
+    "single_vs_sql",
+    "single publishes/s against hand-written SQL",
+    0.35,
+    0.60,
+    "64 connections, one request under way on each; the limit inserts 100 rows per transaction with unnest, on 4 \
+     connections to the same PostgreSQL, in slices that alternate",
+);
+pub(super) const BATCHES: Target = higher(
+    "batch_vs_sql",
+    "batch-of-100 publishes/s against hand-written SQL",
+    0.60,
+    0.85,
+    "16 connections, against the same limit",
+);
+pub(super) const PULL: Target = higher(
+    "pull_vs_sql",
+    "end to end, pull: completed/s vs the limit's life",
+    0.50,
+    0.75,
+    "4 publishers of batches of 100 and 4 workers that lease 50 and settle 50; the limit inserts 100, claims 100 with SKIP \
+     LOCKED and completes 100, on as many connections",
+);
+pub(super) const NODES: Target = higher(
+    "three_vs_one",
+    "three nodes against one, same PostgreSQL",
+    1.0,
+    1.3,
+    "single publishes over 64 connections, spread over three servers or all to one",
+);
+pub(super) const FULL: Target = higher(
+    "full_vs_empty",
+    "publishes/s with many keys present against empty",
+    0.7,
+    0.9,
+    "single publishes before and after the keys were put there; 10,000,000 keys unless the plan says otherwise",
+);
+pub(super) const IDLE: Target = Target {
+    id: "idle_statements",
+    title: "statements per second of an idle node",
+    unit: Unit::Ratio,
+    better: Better::Lower,
+    must: 5.0,
+    aim: 1.0,
+    how: "calls counted by pg_stat_statements over the span, one node with ten queues and no work, its own count left out",
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_aim_is_better_than_its_must_and_every_title_fits_the_plot() {
+        for target in [&SINGLE, &BATCHES, &PULL, &NODES, &FULL, &IDLE] {
+            let better = match target.better {
+                Better::Higher => target.aim > target.must,
+                Better::Lower => target.aim < target.must,
+            };
+            assert!(better, "{}", target.id);
+            assert!(target.title.len() <= 54, "{}", target.title);
+        }
+    }
+}

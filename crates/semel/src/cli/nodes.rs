@@ -1,0 +1,129 @@
+//! `semel nodes`: who shares a database.
+
+use clap::Args;
+use semel_core::time::Timestamp;
+use semel_store::shared::NodeRecord;
+use semel_store_postgres::nodes;
+use serde_json::{Value, json};
+
+use super::{EXIT_CODES, Outcome, print, print_json};
+use crate::failure::Failure;
+use crate::opening;
+use crate::text::printable;
+
+const EXAMPLES: &str = "\
+A node says every five seconds that it is there. One that has not been seen for 15 s is lost: what
+it was delivering is delivered by another. It stays on the list for ten minutes. Roles are what one
+node does for all of them. A server answers the same at /v1/nodes.
+
+Examples:
+  semel nodes --store postgres://semel@db/semel           a table
+  semel nodes --store postgres://semel@db/semel --json    the same, for a program";
+
+/// List the nodes that share a database
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub(crate) struct NodesArgs {
+    /// The address of the database
+    #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true)]
+    store: String,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl NodesArgs {
+    /// Lists the nodes.
+    pub(crate) fn run(self) -> Result<Outcome, Failure> {
+        let name = opening::database_name(&self.store)?;
+        let found = opening::database_runtime()?.block_on(nodes(&self.store));
+        let found = found.map_err(Failure::database(&name))?;
+        if self.json {
+            print_json(&json!({ "database": name, "nodes": found.iter().map(object).collect::<Vec<_>>() }))?;
+        } else {
+            print(&table(&name, &found))?;
+        }
+        Ok(Outcome::Good)
+    }
+}
+
+fn object(node: &NodeRecord) -> Value {
+    json!({
+        "id": node.id.0,
+        "name": node.name,
+        "address": node.address,
+        "version": node.version,
+        "startedAt": time(node.started_at),
+        "seenAt": time(node.seen_at),
+        "lost": node.lost,
+        "roles": node.roles,
+    })
+}
+
+const HEAD: [&str; 7] = ["id", "name", "address", "version", "since", "seen", "roles"];
+
+fn table(name: &str, nodes: &[NodeRecord]) -> String {
+    if nodes.is_empty() {
+        return format!("{name}: no nodes\n");
+    }
+    let rows: Vec<_> = std::iter::once(HEAD.map(str::to_owned)).chain(nodes.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; HEAD.len()] = std::array::from_fn(width);
+    let line = |row: &[String; HEAD.len()]| {
+        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("  {}\n", cells.join("  ").trim_end())
+    };
+    format!("{name}\n{}", rows.iter().map(line).collect::<String>())
+}
+
+fn row(node: &NodeRecord) -> [String; HEAD.len()] {
+    let lost = if node.lost { " (lost)" } else { "" };
+    [
+        node.id.to_string(),
+        printable(&node.name),
+        printable(&node.address),
+        printable(&node.version),
+        time(node.started_at),
+        format!("{}{lost}", time(node.seen_at)),
+        printable(&node.roles.join(", ")),
+    ]
+}
+
+fn time(at: Timestamp) -> String {
+    let millis = i64::try_from(at.millis()).unwrap_or(i64::MAX);
+    let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
+    format!("{time:.0}")
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::time::Millis;
+    use semel_store::shared::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_aligned_and_obeys_nobody() {
+        let start = Timestamp::from_millis(1_794_744_000_000);
+        let node = |id, name: &str, lost, roles: &[&str]| NodeRecord {
+            id: NodeId(id),
+            name: name.into(),
+            address: "http://127.0.0.1:7477".into(),
+            version: "0.1.0".into(),
+            started_at: start,
+            seen_at: start.plus(Millis::from_secs(5)),
+            lost,
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        };
+        let shown = table(
+            "db/semel",
+            &[node(0, "a", false, &["prune", "rescue"]), node(12, "b\u{1b}[2J", true, &[])],
+        );
+        let expected = "db/semel
+  id  name        address                version  since                 seen                         roles
+  0   a           http://127.0.0.1:7477  0.1.0    2026-11-15T12:00:00Z  2026-11-15T12:00:05Z         prune, rescue
+  12  b\\u{1b}[2J  http://127.0.0.1:7477  0.1.0    2026-11-15T12:00:00Z  2026-11-15T12:00:05Z (lost)\n";
+        assert_eq!(shown, expected);
+        assert_eq!(table("db/semel", &[]), "db/semel: no nodes\n");
+    }
+}
