@@ -1,45 +1,19 @@
 //! The wall clock jumps by an hour forth, back, and by ten years (fault 15): nothing expires by it, and
 //! schedules neither double nor stall.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use semel_proof::disk::skip;
 use serde_json::{Value, json};
 
 use crate::kit::arena::Arena;
+use crate::kit::faketime::{jump, library, with_clock};
 use crate::kit::http::Client;
 use crate::kit::pause::{pass, until};
 use crate::kit::wire::time;
 use crate::kit::witness::wall_clock;
 
 const HOUR_MILLIS: u64 = 3_600_000;
-
-/// The library that answers for the clock, from the Debian package `faketime`.
-fn library() -> io::Result<PathBuf> {
-    let found = fs::read_dir("/usr/lib")?.flatten().map(|dir| dir.path().join("faketime/libfaketimeMT.so.1"));
-    found
-        .into_iter()
-        .find(|path| path.is_file())
-        .ok_or_else(|| io::Error::other("libfaketime is not installed"))
-}
-
-/// Has the process ask the library for the wall clock, which reads how far to jump from `file`.
-fn with_clock<'a>(command: &'a mut Command, library: &Path, file: &Path) -> &'a mut Command {
-    command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", file).env("FAKETIME_NO_CACHE", "1");
-    // The monotonic clock is the machine's own: only the wall clock can be set.
-    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1")
-}
-
-fn jump(file: &Path, by: &str) {
-    // Replaced in one step: a reader must not meet an empty file.
-    let new = file.with_extension("new");
-    fs::write(&new, by).unwrap();
-    fs::rename(new, file).unwrap();
-}
 
 /// A queue whose keys hold half an hour, a job that ended, one with a lease of ten minutes, and two schedules.
 struct Scene {

@@ -89,7 +89,7 @@ fn heavy_server_on_a_full_disk() {
 fn heavy_server_refuses_a_directory_that_it_cannot_have() {
     let arena = Arena::new(10);
     let server = arena.open();
-    let mut second = Launch::new(&arena.launch.data);
+    let second = Launch::new(&arena.data);
     let ended = Server::spawn(second.command(), second.address).ended();
     assert_ended(&ended, 2, "in use by process");
     assert!(ended.log.contains(&server.pid().to_string()), "it says whose it is: {}", ended.log);
@@ -101,8 +101,8 @@ fn heavy_server_refuses_a_directory_that_it_cannot_have() {
         Err(why) => return skip("read-only directory of a server", &why),
     };
     disk.make_read_only().unwrap();
-    second.data = disk.path().join("store");
-    let ended = Server::spawn(second.command(), second.address).ended();
+    let third = Launch::new(&disk.path().join("store"));
+    let ended = Server::spawn(third.command(), third.address).ended();
     assert_ended(&ended, 2, "store");
     assert!(ended.log.to_lowercase().contains("read-only"), "{}", ended.log);
 }

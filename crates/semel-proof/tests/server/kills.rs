@@ -61,7 +61,7 @@ fn heavy_server_that_lost_its_data_is_caught() {
     pass(Duration::from_millis(1500));
     server.kill();
     traffic.end();
-    std::fs::remove_dir_all(&arena.launch.data).unwrap();
+    std::fs::remove_dir_all(&arena.data).unwrap();
     let server = arena.launch.start();
     Lane::ALL.into_iter().for_each(|lane| arena.put(&lane.queue(arena.endpoint.address)));
     assert_eq!(server.stop().status.code(), Some(0));

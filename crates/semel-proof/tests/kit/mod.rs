@@ -2,6 +2,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod endpoint;
+pub(crate) mod faketime;
 pub(crate) mod http;
 pub(crate) mod pause;
 pub(crate) mod plan;

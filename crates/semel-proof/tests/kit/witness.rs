@@ -1,7 +1,6 @@
 //! Everything that clients and workers asked and were told, and the judgement of it.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,10 +14,8 @@ use semel_proof::checker::{Report, check};
 use semel_proof::history::{Answer, Call, Delivered, Entry, Op, Promise, Say};
 use semel_proof::recorder::{Recorder, Tape};
 use semel_proof::survey::Survey;
-use semel_proof::workload::block_on;
 use semel_store::query::PAGE_MAX;
 use semel_store::{JobQuery, Store, StoreError};
-use semel_store_embedded::{EmbeddedStore, Options};
 
 /// The clock of the server follows the machine's in steps of ten milliseconds, so the two differ by a little more.
 const CLOCKS_DIFFER: Millis = Millis::from_millis(25);
@@ -115,20 +112,22 @@ impl Witness {
         self.ok(op, Answer::Leased(vec![delivered]));
     }
 
-    /// Reads the store that a server left behind, and judges everything by it. `drained` says that all jobs had ended.
-    pub(crate) fn judge(&self, data: &Path, drained: bool) -> Result<Report, StoreError> {
-        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(data, Options::default())?);
-        let histories = block_on(histories(&store))?;
+    /// Reads the store that servers left behind, to judge everything by it. `drained` says that all jobs had ended.
+    pub(crate) async fn evidence(
+        &self,
+        store: &Arc<dyn Store>,
+        drained: bool,
+    ) -> Result<Evidence, StoreError> {
+        let histories = histories(store).await?;
         let book = self.book(&histories);
         let keyed = book.publishes().filter_map(|(s, _)| Some((s.queue.clone(), s.key()?.clone())));
-        let mut survey = block_on(Survey::read(&store, keyed.collect::<Vec<_>>()))?;
+        let mut survey = Survey::read(store, keyed.collect::<Vec<_>>()).await?;
         survey.drained = drained;
         for history in histories.iter().filter(|history| history.was_last_put_off()) {
             // The token of a delivery that went to nobody: there is no witness it could be compared with.
             survey.jobs.entry(history.id).and_modify(|found| found.settled = None);
         }
-        block_on(store.close())?;
-        Ok(check(&book, &survey))
+        Ok(Evidence { book, survey })
     }
 
     fn book(&self, histories: &[History]) -> Book {
@@ -150,6 +149,25 @@ impl Witness {
         let ended = histories.iter().flat_map(|history| history.ended_unheard(&heard)).collect();
         book.add(Entry::Ok { op: UPKEEP, at: latest(), answer: Answer::Rescued(ended) });
         book
+    }
+}
+
+/// What was said, and what was found.
+pub(crate) struct Evidence {
+    book: Book,
+    survey: Survey,
+}
+
+impl Evidence {
+    pub(crate) fn report(&self) -> Report {
+        check(&self.book, &self.survey)
+    }
+
+    /// The jobs that a publish was answered with and that are not there, and when that was at the latest.
+    pub(crate) fn lost(&self) -> Vec<(JobId, Timestamp)> {
+        let answers = self.book.publishes().flat_map(|(_, publishes)| publishes);
+        let named = answers.filter_map(|publish| Some((publish.answer?.id, publish.span.until)));
+        named.filter(|(id, _)| !self.survey.jobs.contains_key(id)).collect()
     }
 }
 

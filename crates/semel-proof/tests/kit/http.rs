@@ -1,20 +1,62 @@
-//! A client of HTTP/1.1 that keeps its connection, and tells apart what was never sent and what was never answered.
+//! A client of HTTP/1.1 that keeps its connections, and tells apart what was never sent and what was never answered.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Longer than any answer takes that is going to come.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a server is left alone that could not be reached or did not do what it was asked, while there are others.
+const SHUNNED: Duration = Duration::from_secs(1);
 
-/// A connection to a server, made anew when it is gone.
+/// Where servers are that serve the same jobs, and how to be let in.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// The API key; none where nobody asks for one.
+    pub(crate) key: Option<String>,
+    /// How long an answer is waited for.
+    pub(crate) patience: Duration,
+}
+
+impl From<SocketAddr> for Door {
+    fn from(address: SocketAddr) -> Self {
+        Self { addresses: vec![address], key: None, patience: PATIENCE }
+    }
+}
+
+/// Connections to the servers behind a door, used in turn, and made anew when they are gone.
 pub(crate) struct Client {
-    address: SocketAddr,
+    lines: Vec<Line>,
+    at: usize,
+    key: Option<String>,
     patience: Duration,
+}
+
+struct Line {
+    address: SocketAddr,
     stream: Option<BufReader<TcpStream>>,
+    failed: Option<Instant>,
+}
+
+impl Line {
+    fn is_shunned(&self) -> bool {
+        self.failed.is_some_and(|at| at.elapsed() < SHUNNED)
+    }
+
+    fn connect(&mut self, patience: Duration) -> io::Result<()> {
+        if self.stream.is_none() {
+            let stream = TcpStream::connect_timeout(&self.address, patience)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(patience))?;
+            stream.set_write_timeout(Some(patience))?;
+            self.stream = Some(BufReader::new(stream));
+        }
+        Ok(())
+    }
 }
 
 /// What a server answered.
@@ -27,33 +69,55 @@ pub(crate) struct Response {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address, patience: PATIENCE, stream: None }
+        Self::of(&address.into())
     }
 
     pub(crate) fn with_patience(address: SocketAddr, patience: Duration) -> Self {
-        Self { address, patience, stream: None }
+        Self::of(&Door { patience, ..address.into() })
+    }
+
+    pub(crate) fn of(door: &Door) -> Self {
+        let line = |address: &SocketAddr| Line { address: *address, stream: None, failed: None };
+        let Door { addresses, key, patience } = door;
+        Self { lines: addresses.iter().map(line).collect(), at: 0, key: key.clone(), patience: *patience }
     }
 
     /// Makes sure that there is a connection. While this fails nothing was asked, so nothing can have happened.
     pub(crate) fn connect(&mut self) -> io::Result<()> {
-        if self.stream.is_none() {
-            let stream = TcpStream::connect_timeout(&self.address, self.patience)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(self.patience))?;
-            stream.set_write_timeout(Some(self.patience))?;
-            self.stream = Some(BufReader::new(stream));
+        let all_shunned = self.lines.iter().all(Line::is_shunned);
+        let mut ended = io::Error::from(io::ErrorKind::NotConnected);
+        for _ in 0..self.lines.len() {
+            let line = &mut self.lines[self.at];
+            if all_shunned || !line.is_shunned() {
+                match line.connect(self.patience) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => ended = error,
+                }
+                line.failed = Some(Instant::now());
+            }
+            self.turn();
         }
-        Ok(())
+        Err(ended)
     }
 
-    /// Asks. An error says that nobody knows what became of it.
+    /// Goes on to the next server.
+    pub(crate) fn turn(&mut self) {
+        self.at = (self.at + 1) % self.lines.len();
+    }
+
+    /// Asks one of the servers. An error says that nobody knows what became of it.
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         self.connect()?;
-        let mut stream = self.stream.take().expect("it was just made");
-        stream.get_mut().write_all(request(method, path, body).as_bytes())?;
-        let (response, keep) = read_response(&mut stream)?;
-        self.stream = keep.then_some(stream);
-        Ok(response)
+        let request = request_by(self.key.as_deref(), method, path, body);
+        let line = &mut self.lines[self.at];
+        let mut stream = line.stream.take().expect("it was just made");
+        let sent = stream.get_mut().write_all(request.as_bytes());
+        let asked = sent.and_then(|()| read_response(&mut stream));
+        let fine = asked.as_ref().is_ok_and(|(response, _)| response.status < 500);
+        line.failed = (!fine).then(Instant::now);
+        line.stream = asked.as_ref().is_ok_and(|(_, keep)| *keep).then_some(stream);
+        self.turn();
+        asked.map(|(response, _)| response)
     }
 
     pub(crate) fn get(&mut self, path: &str) -> io::Result<Response> {
@@ -90,9 +154,14 @@ impl Response {
 }
 
 pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
+    request_by(None, method, path, body)
+}
+
+fn request_by(key: Option<&str>, method: &str, path: &str, body: &str) -> String {
     let length = body.len();
+    let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
     format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{key}Content-Type: application/json\r\n\
          Content-Length: {length}\r\n\r\n{body}"
     )
 }

@@ -1,7 +1,7 @@
 //! A webhook: a worker that jobs are pushed to, in good and in bad behaviour.
 
 use std::io::{self, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +54,12 @@ struct Shared {
 
 impl Endpoint {
     pub(crate) fn start(manner: Manner, witness: Arc<Witness>, well: Arc<Sign>) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Self::start_on(Ipv4Addr::LOCALHOST.into(), manner, witness, well)
+    }
+
+    /// The same on another address of this machine.
+    pub(crate) fn start_on(ip: IpAddr, manner: Manner, witness: Arc<Witness>, well: Arc<Sign>) -> Self {
+        let listener = TcpListener::bind((ip, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let shared =
             Arc::new(Shared { manner, witness, well, over: Sign::default(), calls: AtomicUsize::new(0) });

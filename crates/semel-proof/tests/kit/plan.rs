@@ -11,6 +11,9 @@ use semel_proof::history::{Call, Promise};
 use semel_proof::workload::digest;
 use serde_json::{Value, json};
 
+use super::http::Client;
+use super::witness::Witness;
+
 /// Attempts a job may use. Few, so that dead letters are common.
 pub(crate) const CAP: u32 = 4;
 /// How long keys hold and finished jobs are kept: longer than any test.
@@ -89,6 +92,14 @@ impl Queue {
     pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
         self.settings[name] = value;
         self
+    }
+
+    /// Makes it, and takes down what its jobs are promised.
+    pub(crate) fn make(&self, client: &mut Client, witness: &Witness) {
+        let path = format!("/v1/queues/{}", self.promise.queue);
+        let answer = client.ask("PUT", &path, &self.settings.to_string()).unwrap();
+        assert!(answer.status < 300, "{}", answer.text());
+        witness.promise(self.promise.clone());
     }
 }
 

@@ -1,10 +1,13 @@
 //! One campaign against the real server: a directory, an address, a webhook, a witness, and the way to a verdict.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use semel_proof::checker::{Report, Verdict};
+use semel_proof::workload::block_on;
+use semel_store::Store;
+use semel_store_embedded::{EmbeddedStore, Options};
 use tempfile::TempDir;
 
 use super::endpoint::{Endpoint, Manner};
@@ -14,7 +17,7 @@ use super::plan::{Item, Lane, Queue};
 use super::process::{Ended, Launch, Server};
 use super::publisher::publish;
 use super::traffic::{Shared, Traffic};
-use super::wire::Published;
+use super::wire::{Published, unfinished};
 use super::witness::Witness;
 
 /// I8: after the fault is healed everything is worked off within this time, by itself.
@@ -26,6 +29,7 @@ const WORKERS: u64 = 3;
 
 pub(crate) struct Arena {
     home: Option<TempDir>,
+    pub(crate) data: PathBuf,
     pub(crate) launch: Launch,
     pub(crate) witness: Arc<Witness>,
     pub(crate) endpoint: Endpoint,
@@ -46,7 +50,7 @@ impl Arena {
     pub(crate) fn at(data: &Path, seed: u64) -> Self {
         let (witness, well) = (Arc::new(Witness::new()), Arc::new(Sign::default()));
         let endpoint = Endpoint::start(Manner::Usual, Arc::clone(&witness), Arc::clone(&well));
-        Self { home: None, launch: Launch::new(data), witness, endpoint, well, seed }
+        Self { home: None, data: data.to_owned(), launch: Launch::new(data), witness, endpoint, well, seed }
     }
 
     /// With one setting of the server more.
@@ -64,10 +68,7 @@ impl Arena {
 
     /// Makes a queue.
     pub(crate) fn put(&self, queue: &Queue) {
-        let path = format!("/v1/queues/{}", queue.promise.queue);
-        let answer = self.client().ask("PUT", &path, &queue.settings.to_string()).unwrap();
-        assert!(answer.status < 300, "{}", answer.text());
-        self.witness.promise(queue.promise.clone());
+        queue.make(&mut self.client(), &self.witness);
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -81,7 +82,8 @@ impl Arena {
 
     /// What one more client or worker needs.
     pub(crate) fn shared(&self) -> Arc<Shared> {
-        Shared::new(self.launch.address, self.seed, Arc::clone(&self.witness), Arc::clone(&self.well))
+        let door = self.launch.address.into();
+        Shared::new(door, self.seed, Arc::clone(&self.witness), Arc::clone(&self.well))
     }
 
     pub(crate) fn traffic(&self) -> Traffic {
@@ -96,11 +98,7 @@ impl Arena {
 
     /// Jobs that are not finished, by the counters of the server.
     pub(crate) fn unfinished(&self) -> Option<u64> {
-        let answer = self.client().get("/v1/stats").ok().filter(|answer| answer.status == 200)?;
-        let stats = answer.json();
-        let queues = stats["queues"].as_object()?.values();
-        let open = ["pending", "processing", "awaitingAck"];
-        Some(queues.flat_map(|counts| open.map(|state| counts[state].as_u64().unwrap_or(0))).sum())
+        unfinished(&mut self.client())
     }
 
     fn finish(&self, server: Server, mut traffic: Traffic, look: impl FnOnce()) -> Report {
@@ -133,7 +131,10 @@ impl Arena {
 
     /// Reads the store of a server that is gone, and judges everything by it.
     pub(crate) fn judge(&self, drained: bool) -> Report {
-        self.witness.judge(&self.launch.data, drained).unwrap()
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(&self.data, Options::default()).unwrap());
+        let evidence = block_on(self.witness.evidence(&store, drained));
+        block_on(store.close()).unwrap();
+        evidence.unwrap().report()
     }
 }
 

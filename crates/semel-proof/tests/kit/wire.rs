@@ -10,6 +10,8 @@ use semel_proof::workload::digest;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::http::Client;
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Published {
@@ -97,4 +99,13 @@ fn state(name: &str) -> State {
 pub(crate) fn time(text: &str) -> Timestamp {
     let time: jiff::Timestamp = text.parse().unwrap_or_else(|e| panic!("{text:?} is no time: {e}"));
     Timestamp::from_millis(u64::try_from(time.as_millisecond()).expect("after 1970"))
+}
+
+/// Jobs that are not finished, by the counters of a server; nothing if it does not say.
+pub(crate) fn unfinished(client: &mut Client) -> Option<u64> {
+    let answer = client.get("/v1/stats").ok().filter(|answer| answer.status == 200)?;
+    let stats = answer.json();
+    let queues = stats["queues"].as_object()?.values();
+    let open = ["pending", "processing", "awaitingAck"];
+    Some(queues.flat_map(|counts| open.map(|state| counts[state].as_u64().unwrap_or(0))).sum())
 }

@@ -43,7 +43,7 @@ struct Saying {
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
-        let client = Client::new(shared.address);
+        let client = Client::of(&shared.door);
         let dice = Dice::new(mixed(shared.seed ^ (number << 40)));
         let lane = if number % 3 == 2 { Lane::Strict } else { Lane::Plain };
         Self { shared, client, dice, lane }

@@ -32,7 +32,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
-        let client = Client::new(shared.address);
+        let client = Client::of(&shared.door);
         let dice = Dice::new(mixed(shared.seed ^ (number << 32)));
         Self { shared, client, dice, doubtful: VecDeque::new(), published: VecDeque::new() }
     }

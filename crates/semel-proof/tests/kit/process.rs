@@ -1,9 +1,11 @@
 //! The real `semel` as a process: started, watched, stopped by signals.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -18,14 +20,26 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// How to start a server: always on the same address, so that clients find it again.
 #[derive(Clone)]
 pub(crate) struct Launch {
-    pub(crate) data: PathBuf,
+    /// What its jobs are kept in: `--data` and a directory, or `--store` and the address of a database.
+    keeps: [OsString; 2],
     pub(crate) address: SocketAddr,
     sets: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Launch {
+    /// A server with a store of its own in a directory.
     pub(crate) fn new(data: &Path) -> Self {
-        let launch = Self { data: data.to_owned(), address: free_address(), sets: Vec::new() };
+        Self::on(["--data".into(), data.into()])
+    }
+
+    /// A node of a store in a database.
+    pub(crate) fn node(store: &str) -> Self {
+        Self::on(["--store".into(), store.into()])
+    }
+
+    fn on(keeps: [OsString; 2]) -> Self {
+        let launch = Self { keeps, address: free_address(), sets: Vec::new(), variables: Vec::new() };
         launch.set("delivery.allow=127.0.0.0/8")
     }
 
@@ -35,13 +49,15 @@ impl Launch {
         self
     }
 
+    /// With one variable of the environment more.
+    pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// The command, without what the environment of the test might say.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(semel());
-        command.arg("serve").arg("--data").arg(&self.data);
-        command.arg("--listen").arg(self.address.to_string());
-        command.args(self.sets.iter().flat_map(|set| ["--set", set]));
-        command
+        self.completed(Command::new(semel()))
     }
 
     pub(crate) fn start(&self) -> Server {
@@ -50,9 +66,17 @@ impl Launch {
 
     /// The command as the last arguments of another, which becomes it.
     pub(crate) fn command_by(&self, program: &str, args: &[&str]) -> Command {
-        let (mut by, command) = (Command::new(program), self.command());
-        by.args(args).arg(command.get_program()).args(command.get_args());
-        by
+        let mut by = Command::new(program);
+        by.args(args).arg(semel());
+        self.completed(by)
+    }
+
+    /// A command that so far says only which program to run, with everything that program needs to know.
+    pub(crate) fn completed(&self, mut command: Command) -> Command {
+        command.arg("serve").args(&self.keeps).arg("--listen").arg(self.address.to_string());
+        command.args(self.sets.iter().flat_map(|set| ["--set", set]));
+        command.envs(self.variables.iter().cloned());
+        command
     }
 
     /// Starts a command that becomes this server, and waits until it answers.
@@ -60,6 +84,15 @@ impl Launch {
         let mut server = Server::spawn(command, self.address);
         server.wait_until_it_answers();
         server
+    }
+}
+
+/// A developer's settings are not meant for the servers of a test.
+fn remove_settings(command: &mut Command) {
+    let own: Vec<_> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
+    let foreign = std::env::vars_os().map(|(name, _)| name).filter(|name| !own.contains(name));
+    for name in foreign.filter(|name| name.to_str().is_some_and(|name| name.starts_with("SEMEL_"))) {
+        command.env_remove(name);
     }
 }
 
@@ -81,7 +114,7 @@ pub(crate) fn semel() -> PathBuf {
 /// A server that runs. It is killed when the test is over, whatever became of the test.
 pub(crate) struct Server {
     child: Child,
-    lines: Receiver<String>,
+    lines: Mutex<Receiver<String>>,
     log: String,
     pub(crate) address: SocketAddr,
     /// From the start of the process to its first answer.
@@ -98,9 +131,7 @@ pub(crate) struct Ended {
 impl Server {
     /// Starts a process and reads its log, so that it is never held up by a full pipe.
     pub(crate) fn spawn(mut command: Command, address: SocketAddr) -> Self {
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SEMEL_")) {
-            command.env_remove(name);
-        }
+        remove_settings(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let mut pipe = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -111,10 +142,10 @@ impl Server {
                 && sender.send(std::mem::take(&mut line)).is_ok()
             {}
         });
-        Self { child, lines, log: String::new(), address, took: Duration::ZERO }
+        Self { child, lines: Mutex::new(lines), log: String::new(), address, took: Duration::ZERO }
     }
 
-    fn wait_until_it_answers(&mut self) {
+    pub(crate) fn wait_until_it_answers(&mut self) {
         let began = Instant::now();
         until("the server answers", START_MAX, || {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -128,7 +159,7 @@ impl Server {
 
     /// What it has logged so far.
     pub(crate) fn read_log(&mut self) -> &str {
-        self.log.extend(self.lines.try_iter());
+        self.log.extend(self.lines.get_mut().unwrap().try_iter());
         &self.log
     }
 
@@ -170,13 +201,18 @@ impl Server {
     fn join(mut self) -> Ended {
         let status = self.child.wait().unwrap();
         // The pipe ends when nobody has it any more; a tracer may hold it a moment longer.
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(5)) {
+        while let Ok(line) = self.lines.get_mut().unwrap().recv_timeout(Duration::from_secs(5)) {
             self.log.push_str(&line);
         }
         let log = std::mem::take(&mut self.log);
         // I10: whatever happens to a server, a panic is a bug.
         assert!(!log.contains("panicked at"), "{log}");
         Ended { status, log }
+    }
+
+    /// How many files and connections it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     /// A number of `/proc/PID/status`, such as `VmRSS`, in KiB.

@@ -1,12 +1,12 @@
 //! Publishers and workers on threads of their own, for as long as a fault lasts and until everything is drained.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use semel_proof::dice::Dice;
 
+use super::http::Door;
 use super::pause::Sign;
 use super::publisher::Publisher;
 use super::witness::Witness;
@@ -14,7 +14,7 @@ use super::worker::Worker;
 
 /// What publishers and workers share.
 pub(crate) struct Shared {
-    pub(crate) address: SocketAddr,
+    pub(crate) door: Door,
     pub(crate) seed: u64,
     pub(crate) witness: Arc<Witness>,
     /// Nothing new is published, and work is done well.
@@ -25,9 +25,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(address: SocketAddr, seed: u64, witness: Arc<Witness>, stop: Arc<Sign>) -> Arc<Self> {
+    pub(crate) fn new(door: Door, seed: u64, witness: Arc<Witness>, stop: Arc<Sign>) -> Arc<Self> {
         let (abandon, next) = (Sign::default(), AtomicU64::new(1));
-        Arc::new(Self { address, seed, witness, stop, abandon, next })
+        Arc::new(Self { door, seed, witness, stop, abandon, next })
     }
 
     pub(crate) fn new_number(&self) -> u64 {
