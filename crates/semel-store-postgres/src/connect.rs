@@ -5,6 +5,7 @@ use std::time::Duration;
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
 use semel_store::StoreError;
+use tokio::time::Instant;
 use tokio_postgres::Socket;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -13,6 +14,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::address::Address;
 use crate::fault::Fault;
 use crate::options::Options;
+use crate::patience::Patience;
 use crate::session::{Link, Session};
 use crate::tls;
 
@@ -49,13 +51,36 @@ impl Pool {
 
     /// A connection, as soon as there is a free one.
     pub(crate) async fn session(&self) -> Result<Session, Fault> {
-        let link: Object<Maker> = self.0.get().await.map_err(|e| match e {
+        self.lent(self.0.get().await, None).await
+    }
+
+    /// The same for a call whose patience ends: neither the wait for the connection nor any answer on it takes longer.
+    pub(crate) async fn session_within(&self, patience: &Patience) -> Result<Session, Fault> {
+        let until = patience.until();
+        let left = until.saturating_duration_since(Instant::now());
+        let timeouts = self.0.timeouts();
+        let at_most = |span: Option<Duration>| span.map(|span| span.min(left));
+        let timeouts = Timeouts {
+            wait: at_most(timeouts.wait),
+            create: at_most(timeouts.create),
+            recycle: at_most(timeouts.recycle),
+        };
+        self.lent(self.0.timeout_get(&timeouts).await, Some(until)).await
+    }
+
+    async fn lent(
+        &self,
+        got: Result<Object<Maker>, PoolError<Fault>>,
+        until: Option<Instant>,
+    ) -> Result<Session, Fault> {
+        let mut link = got.map_err(|e| match e {
             // Whatever the server has against a new connection, nothing was sent, and it may think better of it.
             PoolError::Backend(fault) => Fault::Unreachable(fault.to_string()),
             PoolError::Closed => Fault::Closed,
             PoolError::Timeout(what) => Fault::Unreachable(format!("no connection in time ({what:?})")),
             other => Fault::Unreachable(other.to_string()),
         })?;
+        link.lend(until);
         let session = Session::new(link);
         session.prepare_wanted().await?;
         Ok(session)

@@ -7,6 +7,7 @@ use semel_core::ids::JobId;
 use semel_core::time::{Millis, Timestamp};
 use tokio_postgres::types::Type;
 
+use crate::connect::Pool;
 use crate::fault::Fault;
 use crate::locks;
 use crate::row::Cells;
@@ -65,25 +66,27 @@ pub(crate) async fn drop_empty(session: &Session, now: Timestamp) -> Result<i32,
 }
 
 impl PostgresStore {
-    /// Looks after the partitions, if it is time to: makes those of the coming days and drops those that are empty. Who
-    /// prunes does it, so on most stores it is one node. A failure is not the caller's; it is tried again in an hour.
-    pub(crate) async fn tend_days(&self) {
+    /// Looks after the partitions, if it is time to, while the caller goes on: makes those of the coming days and drops those
+    /// that are empty. Who prunes does it, so on most stores it is one node.
+    pub(crate) fn tend_days(&self) {
         let now = self.clock.now();
-        {
-            let mut next = self.tend_days_at.lock().expect("the lock is never held across a panic");
-            if now < *next {
-                return;
-            }
+        let mut next = self.tend_days_at.lock().expect("the lock is never held across a panic");
+        if now >= *next {
             *next = now.plus(TEND_EVERY);
+            tokio::spawn(tend(self.pool.clone(), now, self.options.days_ahead));
         }
-        let tended = async {
-            let session = self.pool.session().await?;
-            make(&session, now, self.options.days_ahead).await?;
-            drop_empty(&session, now).await
-        };
-        if let Err(fault) = tended.await {
-            tracing::warn!(%fault, "the partitions of past and coming days were not looked after");
-        }
+    }
+}
+
+/// A failure is nobody's: it is tried again in an hour, and there are days left.
+async fn tend(pool: Pool, now: Timestamp, ahead: u32) {
+    let tended = async {
+        let session = pool.session().await?;
+        make(&session, now, ahead).await?;
+        drop_empty(&session, now).await
+    };
+    if let Err(fault) = tended.await {
+        tracing::warn!(%fault, "the partitions of past and coming days were not looked after");
     }
 }
 

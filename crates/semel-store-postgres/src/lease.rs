@@ -45,7 +45,7 @@ impl PostgresStore {
         let mut patience = Patience::new(self.options.patience);
         loop {
             // A lease whose answer was lost may have been given. It runs out like any other that nobody settles.
-            let fault = match self.try_lease(request).await {
+            let fault = match self.try_lease(request, &patience).await {
                 Ok(deliveries) => return Ok(deliveries),
                 Err(fault) => fault,
             };
@@ -55,8 +55,8 @@ impl PostgresStore {
         }
     }
 
-    async fn try_lease(&self, request: &LeaseRequest) -> Result<Vec<Delivery>, Fault> {
-        let session = self.pool.session().await?;
+    async fn try_lease(&self, request: &LeaseRequest, patience: &Patience) -> Result<Vec<Delivery>, Fault> {
+        let session = self.pool.session_within(patience).await?;
         for _ in 0..TRIES {
             if let Some(seen) = self.catalog.last_seen(request.queue()) {
                 match self.lease_free(&session, request, &seen).await? {

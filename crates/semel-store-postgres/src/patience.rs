@@ -30,6 +30,11 @@ impl Patience {
         Self { until: Instant::now() + span, races: 0, outages: 0 }
     }
 
+    /// When it ends. A try that is under way then is given up.
+    pub(crate) fn until(&self) -> Instant {
+        self.until
+    }
+
     /// Waits a while and says whether to try again: after a lost race or for another connection, as long as patience
     /// lasts. Nothing of the failed try may have happened, or it must not matter if it has.
     pub(crate) async fn again(&mut self, fault: &Fault) -> bool {

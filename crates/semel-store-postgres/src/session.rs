@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use deadpool::managed::Object;
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
@@ -36,6 +36,8 @@ pub(crate) struct Link {
     prepare: bool,
     begin: String,
     answer_timeout: Duration,
+    /// When whoever uses it now loses patience.
+    until: Option<Instant>,
     statements: Mutex<Statements>,
     /// Whether a transaction is open, or something is on its way of which nobody knows the end.
     unsettled: AtomicBool,
@@ -51,7 +53,12 @@ struct Statements {
 impl Link {
     pub(crate) fn new(client: Client, prepare: bool, begin: String, answer_timeout: Duration) -> Self {
         let (statements, unsettled) = (Mutex::default(), AtomicBool::new(false));
-        Self { client, prepare, begin, answer_timeout, statements, unsettled }
+        Self { client, prepare, begin, answer_timeout, until: None, statements, unsettled }
+    }
+
+    /// From now on it is used by somebody whose patience ends then.
+    pub(crate) fn lend(&mut self, until: Option<Instant>) {
+        self.until = until;
     }
 
     /// Whether somebody else may use it next.
@@ -82,12 +89,10 @@ impl Link {
         &self,
         sent: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Fault> {
-        match timeout(self.answer_timeout, sent).await {
+        let late = Instant::now() + self.answer_timeout;
+        match timeout_at(self.until.map_or(late, |until| until.min(late)), sent).await {
             Ok(answered) => answered.map_err(|error| self.noted(error.into())),
-            Err(_) => {
-                let what = format!("the database did not answer within {:?}", self.answer_timeout);
-                Err(self.noted(Fault::Lost(what)))
-            }
+            Err(_) => Err(self.noted(Fault::Lost("the database did not answer in time".into()))),
         }
     }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub enum Error {
     /// Semel said no. The same call gets the same answer until something is changed.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(Box<Refusal>),
     /// The database failed, or could not be reached.
     #[error("the database failed: {source}")]
     Database {
@@ -148,14 +148,14 @@ impl Error {
     pub(super) fn of(told: Option<Told<'_>>, source: Box<dyn std::error::Error + Send + Sync>) -> Self {
         let details = |told: Told<'_>| serde_json::from_str::<Details>(told.detail.unwrap_or_default()).ok();
         match told.filter(|told| told.state.starts_with("SM")).and_then(|told| Some((told, details(told)?))) {
-            Some((told, details)) => Self::Refused(Refusal {
+            Some((told, details)) => Self::Refused(Box::new(Refusal {
                 code: Code::named(details.code),
                 message: told.message.to_owned(),
                 hint: told.hint.unwrap_or_default().to_owned(),
                 violations: details.violations,
                 job: details.job,
                 pointers: details.pointers,
-            }),
+            })),
             None => Self::Database { state: told.map(|told| told.state.to_owned()), source },
         }
     }

@@ -15,8 +15,10 @@ const SLICE: u32 = 256;
 /// role waited is ended at most this much late.
 const LOOK_AGAIN: Millis = Millis::from_secs(1);
 
-/// The same on a store that is shared, where a look is a statement of an idle node, which should make few.
+/// The same on a store that is shared, where every look is a statement: while leases are out, and while none is. A lease
+/// that is shorter may be ended this much late.
 const LOOK_AGAIN_SHARED: Millis = Millis::from_secs(2);
+const LOOK_AGAIN_IDLE: Millis = Millis::from_secs(5);
 
 /// The shortest wait after leases were ended: deadlines that lie close together are ended together.
 const GATHER: Millis = Millis::from_millis(10);
@@ -41,12 +43,14 @@ impl Role for Rescue {
 
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let now = self.service.store.now();
-        let shared = self.service.peers.may_be_there();
-        let latest = now.plus(if shared { LOOK_AGAIN_SHARED } else { LOOK_AGAIN });
+        let (busy, idle) = match self.service.peers.may_be_there() {
+            true => (LOOK_AGAIN_SHARED, LOOK_AGAIN_IDLE),
+            false => (LOOK_AGAIN, LOOK_AGAIN),
+        };
         match self.service.store.next_expiry().await? {
             Some(at) if at <= now => {}
-            Some(at) => return Ok(Next::At(at.min(latest))),
-            None => return Ok(Next::At(latest)),
+            Some(at) => return Ok(Next::At(at.min(now.plus(busy)))),
+            None => return Ok(Next::At(now.plus(idle))),
         }
         match self.service.commit.submit(Command::Rescue { limit: SLICE }).await? {
             Reply::Rescued { more: true, .. } => Ok(Next::Soon),

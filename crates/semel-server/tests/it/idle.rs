@@ -16,7 +16,7 @@ use crate::kit::{Client, caller};
 const IDLE: Duration = Duration::from_secs(20);
 
 /// Most statements a second that an idle node may make.
-const MOST: f64 = 2.0;
+const MOST: f64 = 1.5;
 
 /// Counts the statements in the server's log, which is the one place that has them all: the counters of a database know
 /// transactions.
@@ -54,7 +54,6 @@ async fn an_idle_node_makes_few_statements() {
     let made: Vec<_> = text[before..].split("@ LOG:").filter(|line| is_statement(line)).collect();
     #[expect(clippy::cast_precision_loss, reason = "a few statements")]
     let rate = made.len() as f64 / IDLE.as_secs_f64();
-    for line in &made { println!("{}", line.chars().take(110).collect::<String>().replace("\n"," ")); }
     println!("an idle node made {rate:.2} statements a second");
     assert!(rate > 0.1, "they are counted: {text}");
     assert!(rate <= MOST, "{rate:.2} statements a second: {made:#?}");

@@ -2,10 +2,10 @@
 //! as the memory store would, and what changed is written back.
 //!
 //! ```text
-//!   flight 1   BEGIN, locks on the queues, queues, keys, unfinished jobs
-//!   (flight 2  jobs that hold a key, finished jobs, lines of groups: only where there are any)
-//!   decide     in memory
-//!   flight 3   everything that changed, one statement per table and kind of change, and COMMIT
+//!   first flight    BEGIN, locks on the queues, queues, keys, unfinished jobs
+//!   (two more       jobs that hold a key, finished jobs; lines of groups: only where there are any)
+//!   decide          in memory
+//!   last flight     everything that changed, one statement per table and kind of change, and COMMIT
 //! ```
 //!
 //! Locks are always taken in the same order: queues, keys, jobs, records. A transaction that finds that it holds too little
@@ -75,10 +75,10 @@ impl PostgresStore {
         let mut patience = Patience::new(self.options.patience);
         let (mut repeats, mut needs) = (0, BTreeSet::new());
         loop {
-            let (fault, error) = match self.try_apply(batch, &wants, &needs).await {
+            let (error, fault) = match self.try_apply(batch, &wants, &needs, &patience).await {
                 Ok(answers) => {
                     if answers.iter().any(ends_a_pass) {
-                        self.tend_days().await;
+                        self.tend_days();
                     }
                     return Ok(answers);
                 }
@@ -88,14 +88,8 @@ impl PostgresStore {
                     continue;
                 }
                 Err(Setback::Again { .. }) => return Err(crowded()),
-                Err(Setback::Failed(fault)) => {
-                    let error = fault.nothing_done();
-                    (fault, error)
-                }
-                Err(Setback::Unclear(fault)) => {
-                    let error = fault.after_commit();
-                    (fault, error)
-                }
+                Err(Setback::Failed(fault)) => (fault.nothing_done(), fault),
+                Err(Setback::Unclear(fault)) => (fault.after_commit(), fault),
             };
             if error.is_unknown() || !patience.again(&fault).await {
                 return Err(error);
@@ -108,8 +102,9 @@ impl PostgresStore {
         batch: &[Command],
         wants: &Wants,
         alone: &BTreeSet<i32>,
+        patience: &Patience,
     ) -> Result<Vec<Answer>, Setback> {
-        let session = self.pool.session().await?;
+        let session = self.pool.session_within(patience).await?;
         let mut work = Work::prepare(self, &session, wants, alone).await?;
         match run(&mut work, batch).await {
             Ok(answers) => Ok(answers),
@@ -131,19 +126,27 @@ async fn run(work: &mut Work<'_>, batch: &[Command]) -> Result<Vec<Answer>, Setb
             [Command::PutQueue { .. }] => answers.extend(queue::put(work, part, last).await?),
             [Command::DeleteQueue(name)] => answers.push(queue::delete(work, name, part, last).await?),
             [Command::Prune { limit }] => answers.push(Ok(crate::prune::prune(work, *limit, last).await?)),
-            _ => answers.extend(jobs(work, part, last).await?),
+            _ => {
+                let only = last && answers.is_empty();
+                answers.extend(jobs(work, part, only, last).await?);
+            }
         }
     }
     Ok(answers)
 }
 
 /// Runs commands about single jobs, keys and records.
-async fn jobs(work: &mut Work<'_>, commands: &[Command], last: bool) -> Result<Vec<Answer>, Setback> {
+async fn jobs(
+    work: &mut Work<'_>,
+    commands: &[Command],
+    only: bool,
+    last: bool,
+) -> Result<Vec<Answer>, Setback> {
     let wants = Wants::of(commands);
     let mut loaded = load::load(work, &wants).await?;
     let answers = work.decide(&mut loaded, commands);
     let writes = save::save(work, loaded, &answers)?;
-    writes.send(work, last).await?;
+    writes.send(work, only, last).await?;
     Ok(answers)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use semel_core::ids::JobId;
 use semel_core::key::Key;
+use semel_core::lease::Lease;
 use semel_core::queue::Rules;
 use semel_core::retention::Fate;
 use semel_core::time::Timestamp;
@@ -52,6 +53,9 @@ pub(crate) fn writes(
         writes.tallies.push(queue_number(queue), tally);
     }
     writes.short_lived.extend(short_lived(answers, changes));
+    let rows = &writes;
+    let others = !(rows.short_lived.is_empty() && rows.queues.id.is_empty() && rows.records.kind.is_empty());
+    writes.lasting |= others;
     writes
 }
 
@@ -85,6 +89,12 @@ struct Save<'a> {
 
 impl Save<'_> {
     fn job(&mut self, change: &JobChange, keys: &BTreeSet<(QueueId, &Key)>) {
+        let spared = change
+            .before
+            .as_ref()
+            .zip(change.after.as_ref())
+            .is_some_and(|(old, new)| only_informs(old, new));
+        self.writes.lasting |= !spared;
         match (&change.before, &change.after) {
             (None, Some(new)) => self.made(new),
             (Some(old), Some(new)) => self.changed(old, new),
@@ -193,6 +203,16 @@ impl Save<'_> {
             self.writes.records.push(kind.name(), name, body);
         }
     }
+}
+
+/// Whether a power cut may undo a change: a publish that was suppressed, a lease that was extended.
+fn only_informs(old: &Stored, new: &Stored) -> bool {
+    let deadline = new.lease.map(|lease| lease.deadline);
+    let extended = old.lease.map(|lease| Lease { deadline: deadline.unwrap_or(lease.deadline), ..lease });
+    old.job.progress == new.job.progress
+        && old.job.spec == new.job.spec
+        && old.open == new.open
+        && extended == new.lease
 }
 
 /// When to look at a finished job again: the earliest time at which its retention says something new.

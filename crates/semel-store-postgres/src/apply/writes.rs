@@ -11,11 +11,16 @@ use super::work::Work;
 use crate::catalog::queue_number;
 use crate::flight::Flight;
 use crate::row::{DoneColumns, JobColumns, LiveColumns, LiveRow, Standing, TraceColumns};
+use crate::session::Sql;
 use columns::{KeyIds, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
+
+static COMMIT_LAZILY: Sql = Sql { text: "SELECT set_config('synchronous_commit', 'off', true)", types: &[] };
 
 /// Everything that a part of a batch writes.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
+    /// Whether anything of it must survive a power cut.
+    pub(super) lasting: bool,
     /// Keys that were not known.
     pub(super) new_keys: KeyIds,
     /// Keys that have one more job.
@@ -73,9 +78,13 @@ impl Writes {
         self.done_changed.push(new.job.id, queue_number(new.queue), &new.job.progress, look_at);
     }
 
-    /// Sends everything in one flight; with the COMMIT if it is the last one.
-    pub(super) async fn send(&self, work: &Work<'_>, last: bool) -> Result<(), Setback> {
+    /// Sends everything in one flight; with the COMMIT if it is the last one. If it is all that the transaction does and a
+    /// power cut may undo it, nobody waits for the disk.
+    pub(super) async fn send(&self, work: &Work<'_>, only: bool, last: bool) -> Result<(), Setback> {
         let (mut flight, _) = work.flight();
+        if only && !self.lasting {
+            flight.query(&COMMIT_LAZILY, vec![]);
+        }
         self.add_to(&mut flight);
         work.send(flight, last).await.map(drop)
     }

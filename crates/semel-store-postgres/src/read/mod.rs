@@ -36,7 +36,7 @@ impl PostgresStore {
     async fn ask(&self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         let mut patience = Patience::new(self.options.patience);
         loop {
-            let asked = async { self.pool.session().await?.query(sql, params).await };
+            let asked = async { self.pool.session_within(&patience).await?.query(sql, params).await };
             match asked.await {
                 Ok(rows) => return Ok(rows),
                 Err(fault) if patience.again(&fault).await => {}
@@ -59,7 +59,7 @@ impl PostgresStore {
         let listing = Listing::new(query);
         let mut patience = Patience::new(self.options.patience);
         loop {
-            match self.list_once(&listing).await {
+            match self.list_once(&listing, &patience).await {
                 Ok(page) => return Ok(page),
                 Err(fault) if patience.again(&fault).await => {}
                 Err(fault) => return Err(fault.nothing_done()),
@@ -67,8 +67,8 @@ impl PostgresStore {
         }
     }
 
-    async fn list_once(&self, listing: &Listing) -> Result<Page<Job>, Fault> {
-        let session = self.pool.session().await?;
+    async fn list_once(&self, listing: &Listing, patience: &Patience) -> Result<Page<Job>, Fault> {
+        let session = self.pool.session_within(patience).await?;
         let found = session.query_text(listing.text(), &listing.params()).await?;
         let found = found.first().ok_or_else(|| Fault::Broken("a listing gave no row".into()))?;
         let found = listing.found(found)?;

@@ -299,7 +299,7 @@ fn whatever_happens_at_once_the_counters_are_right_in_the_end() {
             dead: Millis::from_millis(20),
             archive: false,
         },
-        group_concurrency: (n % 2 == 0).then_some(2),
+        group_concurrency: n.is_multiple_of(2).then_some(2),
         max_attempts: 2,
         ..QueueConfig::default()
     };

@@ -37,7 +37,7 @@ pub(crate) struct MoveArgs {
     /// The directory of the store; no server may use it
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The address of the database, which must have no other store in it
+    /// The address of the database, with no other store in it
     #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true)]
     to: String,
     /// Read everything and say what would be moved; change nothing

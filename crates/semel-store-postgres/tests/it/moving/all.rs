@@ -46,6 +46,7 @@ impl Twins {
     }
 
     /// What both say to the same question, which must be the same.
+    #[expect(clippy::needless_pass_by_value, reason = "every question is asked where it stands")]
     fn both<T: PartialEq + std::fmt::Debug>(&self, what: &str, ask: impl AsyncFn(&dyn Store) -> T) -> T {
         let (here, there) = self.runtime.block_on(async { (ask(&self.here).await, ask(&self.there).await) });
         assert_eq!(here, there, "{what}");

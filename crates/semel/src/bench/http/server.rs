@@ -91,7 +91,7 @@ impl Server {
 pub(crate) fn be_server(store: &str, dir: &Path, key: Option<String>) -> Result<(), Failure> {
     let stop = signals::listen()?;
     let secret = key.map_or_else(credentials::mint, Secret::new);
-    let config = Config {
+    let mut config = Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         data: PathBuf::from(dir),
         bootstrap_key: Some(Secret::clone(&secret)),
@@ -104,6 +104,7 @@ pub(crate) fn be_server(store: &str, dir: &Path, key: Option<String>) -> Result<
         "none" => Place::embedded(dir, Arc::new(NoStore::new())),
         "postgres" => {
             let url = Secret::new(dir.to_string_lossy());
+            config.store.url = Some(url.clone());
             runtime.block_on(opening::database(&url, &config))?
         }
         _ => Place::embedded(dir, Arc::new(opening::store(dir, Options::default())?)),
