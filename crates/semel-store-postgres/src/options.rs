@@ -30,7 +30,8 @@ pub struct Options {
     pub statement_timeout: Duration,
     /// How long it waits for a lock that another transaction holds.
     pub lock_timeout: Duration,
-    /// How long a call goes on trying, over new connections too, before it says that the store is busy.
+    /// How long a call takes at most, over new connections too, before it says that the store is busy, or that it is not
+    /// known what happened. A command that waits for its turn behind another one takes twice as long at most.
     pub patience: Duration,
     /// Days ahead for which partitions are made; none at all if zero, and everything goes to the default one.
     pub days_ahead: u32,
@@ -47,9 +48,10 @@ impl Default for Options {
             connections: 16,
             prepare: true,
             // A batch takes milliseconds. What takes longer than this waits for a disk or a lock that will not come.
-            statement_timeout: Duration::from_secs(10),
+            statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_secs(2),
-            patience: Duration::from_secs(10),
+            // Longer than a statement may take, so that the database's answer, and not a guess, tells what happened.
+            patience: Duration::from_secs(7),
             days_ahead: 7,
         }
     }
