@@ -128,11 +128,12 @@ impl Move {
         self.rules.get(&queue).map(Arc::as_ref)
     }
 
-    /// Moves the jobs above `place`, and says how many they were.
+    /// Moves the jobs above `place`, and says how many they were; so many are `through` already.
     async fn jobs(
         &self,
         source: Box<dyn Source>,
         place: JobId,
+        through: u64,
         watch: Watcher<'_>,
     ) -> Result<(Box<dyn Source>, u64), StoreError> {
         let (mut walk, mut place, mut moved) = (Walk::start(source, place), place, 0);
@@ -143,11 +144,8 @@ impl Move {
                     let jobs = u64::try_from(page.len()).unwrap_or(u64::MAX);
                     place = self.bites(page, place).await?;
                     moved += jobs;
-                    watch(Progress {
-                        step: "moving jobs",
-                        done: moved,
-                        total: self.holdings.jobs.max(moved),
-                    });
+                    let done = through + moved;
+                    watch(Progress { step: "moving jobs", done, total: self.holdings.jobs.max(done) });
                     walk = rest;
                 }
             }
@@ -166,12 +164,12 @@ pub async fn import(
 ) -> Result<Option<Report>, StoreError> {
     let this = Move::new(url, source.holdings()?)?;
     migrate::migrate(url).await?;
-    let (place, resumed) = match this.begin().await? {
-        Standing::Begun => (JobId::ZERO, false),
-        Standing::Under(place) => (place, true),
+    let (place, through, resumed) = match this.begin().await? {
+        Standing::Begun => (JobId::ZERO, 0, false),
+        Standing::Under(place, through) => (place, through, true),
         Standing::Moved => return Ok(None),
     };
-    let (source, moved) = this.jobs(source, place, watch).await?;
+    let (source, moved) = this.jobs(source, place, through, watch).await?;
     this.tidy(watch).await?;
     let found = this.compare(source, true, watch).await?;
     if found.differences.is_empty() {
@@ -234,4 +232,18 @@ fn stopped(fault: &Fault) -> StoreError {
 /// What is said when the database could not be opened or looked at.
 fn not_opened(fault: &Fault) -> StoreError {
     survey::not_opened(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_named_without_its_password() {
+        let name = |url| name_of(url).unwrap();
+        assert_eq!(name("postgres://me:hunter2@db.internal:5433/semel?sslmode=require"), "db.internal/semel");
+        assert_eq!(name("host=/run/postgresql user=me password=hunter2"), "/run/postgresql/me");
+        assert_eq!(name("postgres://me@one,two/semel"), "one,two/semel");
+        assert!(!name_of("postgres://me:hunter2@h:port/d").unwrap_err().to_string().contains("hunter2"));
+    }
 }

@@ -66,9 +66,10 @@ const FUNCTIONS: &str = concat!(
     include_str!("../migrations/0004_functions/05_collision.sql"),
     include_str!("../migrations/0004_functions/06_options.sql"),
     include_str!("../migrations/0004_functions/07_queues.sql"),
-    include_str!("../migrations/0004_functions/08_publish.sql"),
-    include_str!("../migrations/0004_functions/09_complete.sql"),
-    include_str!("../migrations/0004_functions/10_rights.sql"),
+    include_str!("../migrations/0004_functions/08_drafts.sql"),
+    include_str!("../migrations/0004_functions/09_publish.sql"),
+    include_str!("../migrations/0004_functions/10_complete.sql"),
+    include_str!("../migrations/0004_functions/11_rights.sql"),
 );
 
 /// The migrations that the database at `url` still lacks. Changes nothing.

@@ -48,8 +48,9 @@ fn heavy_nodes_with_skewed_clocks() {
 
 /// The process itself goes by the wrong clock: so it dates its log.
 fn assert_skewed(node: &mut Node, seconds: i64) {
+    node.server_mut().wait_for("listening");
     let log = node.read_log();
-    let date = log.split_whitespace().next().expect("a line was logged");
+    let date = log.split_whitespace().next().expect("the date of the first line");
     let off = time(date).millis().abs_diff(wall_clock().millis());
     assert!(off.abs_diff(seconds.unsigned_abs() * 1000) < CLOSE_MILLIS, "off by {off} ms: {log}");
 }

@@ -12,10 +12,13 @@ use crate::kit::pause::pass;
 use crate::kit::process::semel;
 use crate::stage::{NODES, Stage};
 
-/// Everything that migrations make: tables, indexes, sequences, functions, and the list of migrations itself.
+/// Everything that migrations make: tables, indexes, sequences, functions, and the list of migrations itself. Partitions
+/// come with time.
 const INVENTORY: &str = "
     SELECT md5(string_agg(name, ',' ORDER BY name)) FROM (
-        SELECT relkind::text || ' ' || relname::text AS name FROM pg_class WHERE relnamespace = 'semel'::regnamespace
+        SELECT relkind::text || ' ' || relname::text AS name
+          FROM pg_class
+         WHERE relnamespace = 'semel'::regnamespace AND NOT relispartition
         UNION ALL
         SELECT 'function ' || oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'semel'::regnamespace
         UNION ALL

@@ -24,6 +24,8 @@ pub(super) async fn run(service: Arc<Service>, shared: Arc<dyn Shared>, stop: St
             () = heart.service.stop.stopped(), if !ending => heart.leave_roles().await,
         }
     }
+    // Once more: the last heartbeat may have been on its way when everything was told to stop.
+    heart.leave_roles().await;
 }
 
 struct Heart {

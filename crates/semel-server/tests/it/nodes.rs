@@ -187,7 +187,7 @@ async fn a_queue_that_is_changed_at_one_node_is_delivered_the_new_way_by_the_oth
     // And so it is when only the node that was told can deliver.
     let config = json!({ "delivery": { "type": "push", "url": workers[0].url() } });
     two.a.client.put("/v1/queues/push", config).await.expect(200);
-    two.a.cut_off();
+    two.a.cut_off().await;
     let id = two.b.publish("push", json!({ "payload": "last" })).await["id"].as_str().unwrap().to_owned();
     assert_eq!(workers[0].call().await.id(), id);
     two.end().await;
@@ -223,7 +223,7 @@ async fn a_schedule_fires_once_whichever_node_has_it() {
         until_next(&two.b, two.a.in_secs(60)).await;
     }
     // The other goes on with it when this one is gone.
-    two.a.cut_off();
+    two.a.cut_off().await;
     for _ in 0..3 {
         two.b.advance(secs(60));
         until_next(&two.b, two.b.in_secs(60)).await;
@@ -244,7 +244,7 @@ async fn the_roles_of_a_node_that_dies_go_to_the_other() {
     two.a.queue("q", json!({})).await;
     let id = two.a.publish("q", json!({ "payload": 1 })).await["id"].as_str().unwrap().to_owned();
     two.a.lease_one("q").await;
-    two.a.cut_off();
+    two.a.cut_off().await;
     two.b.advance(NODE_LOST);
     let after = eventually(async || Some(two.nodes().await).filter(|nodes| roles(nodes, 1) == 4)).await;
     assert_eq!((&after[0]["lost"], roles(&after, 0)), (&json!(true), 0), "{after:?}");
@@ -271,7 +271,7 @@ async fn a_node_that_dies_loses_its_deliveries_at_once_and_workers_keep_their_le
     let holder = "SELECT l.node FROM semel.live l JOIN semel.queue q ON q.id = l.queue WHERE q.name = 'push'";
     let first_has_it = two.a.home.database().sql(holder).unwrap() == "0";
     let (dead, alive) = if first_has_it { (&two.a, &two.b) } else { (&two.b, &two.a) };
-    dead.cut_off();
+    dead.cut_off().await;
     worker.go_on();
     alive.advance(NODE_LOST);
     let again = worker.call().await;

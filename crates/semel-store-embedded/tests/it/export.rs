@@ -27,7 +27,7 @@ fn queue() -> QueueName {
 fn publish(n: usize) -> Command {
     let payload = Payload::from_json(format!("{{\"order\":{n}}}")).unwrap();
     let mut draft = Draft::new(queue(), payload).with_key(Key::try_from(format!("order-{n}")).unwrap());
-    draft.group = (n % 4 == 0).then(|| Group::try_from("g").unwrap());
+    draft.group = n.is_multiple_of(4).then(|| Group::try_from("g").unwrap());
     Command::Publish(draft.check().unwrap())
 }
 

@@ -106,7 +106,7 @@ impl PostgresStore {
     ) -> Result<Vec<Answer>, Setback> {
         let session = self.pool.session_within(patience).await?;
         let mut work = Work::prepare(self, &session, wants, alone).await?;
-        match run(&mut work, batch).await {
+        match run(&mut work, batch, wants).await {
             Ok(answers) => Ok(answers),
             Err(setback) => {
                 work.undo().await;
@@ -117,7 +117,7 @@ impl PostgresStore {
 }
 
 /// Runs the parts of a batch one after the other; the last one commits.
-async fn run(work: &mut Work<'_>, batch: &[Command]) -> Result<Vec<Answer>, Setback> {
+async fn run(work: &mut Work<'_>, batch: &[Command], wants: &Wants) -> Result<Vec<Answer>, Setback> {
     let mut answers = Vec::with_capacity(batch.len());
     let mut parts = wants::parts(batch).peekable();
     while let Some(part) = parts.next() {
@@ -126,28 +126,31 @@ async fn run(work: &mut Work<'_>, batch: &[Command]) -> Result<Vec<Answer>, Setb
             [Command::PutQueue { .. }] => answers.extend(queue::put(work, part, last).await?),
             [Command::DeleteQueue(name)] => answers.push(queue::delete(work, name, part, last).await?),
             [Command::Prune { limit }] => answers.push(Ok(crate::prune::prune(work, *limit, last).await?)),
+            _ if part.len() == batch.len() => {
+                let (done, writes) = decide(work, part, wants).await?;
+                writes.send_all(work).await?;
+                answers.extend(done);
+            }
             _ => {
-                let only = last && answers.is_empty();
-                answers.extend(jobs(work, part, only, last).await?);
+                let (done, writes) = decide(work, part, &Wants::of(part)).await?;
+                writes.send(work, last).await?;
+                answers.extend(done);
             }
         }
     }
     Ok(answers)
 }
 
-/// Runs commands about single jobs, keys and records.
-async fn jobs(
+/// Answers commands about single jobs, keys and records, and says what has to be written.
+async fn decide(
     work: &mut Work<'_>,
     commands: &[Command],
-    only: bool,
-    last: bool,
-) -> Result<Vec<Answer>, Setback> {
-    let wants = Wants::of(commands);
-    let mut loaded = load::load(work, &wants).await?;
+    wants: &Wants,
+) -> Result<(Vec<Answer>, Writes), Setback> {
+    let mut loaded = load::load(work, wants).await?;
     let answers = work.decide(&mut loaded, commands);
     let writes = save::save(work, loaded, &answers)?;
-    writes.send(work, only, last).await?;
-    Ok(answers)
+    Ok((answers, writes))
 }
 
 /// Whether nothing is left to prune: then there is time for the rest of the upkeep.

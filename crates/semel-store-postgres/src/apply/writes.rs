@@ -78,15 +78,21 @@ impl Writes {
         self.done_changed.push(new.job.id, queue_number(new.queue), &new.job.progress, look_at);
     }
 
-    /// Sends everything in one flight; with the COMMIT if it is the last one. If it is all that the transaction does and a
-    /// power cut may undo it, nobody waits for the disk.
-    pub(super) async fn send(&self, work: &Work<'_>, only: bool, last: bool) -> Result<(), Setback> {
+    /// Sends everything in one flight; with the COMMIT if it is the last one.
+    pub(super) async fn send(&self, work: &Work<'_>, last: bool) -> Result<(), Setback> {
         let (mut flight, _) = work.flight();
-        if only && !self.lasting {
+        self.add_to(&mut flight);
+        work.send(flight, last).await.map(drop)
+    }
+
+    /// Sends everything that the transaction writes, and its COMMIT. If a power cut may undo it nobody waits for the disk.
+    pub(super) async fn send_all(&self, work: &Work<'_>) -> Result<(), Setback> {
+        let (mut flight, _) = work.flight();
+        if !self.lasting {
             flight.query(&COMMIT_LAZILY, vec![]);
         }
         self.add_to(&mut flight);
-        work.send(flight, last).await.map(drop)
+        work.send(flight, true).await.map(drop)
     }
 
     /// Adds the statements that have something to write, in the order in which rows are locked.

@@ -23,8 +23,8 @@ use crate::session::{Link, Session, Sql};
 pub(super) enum Standing {
     /// It has just begun.
     Begun,
-    /// It is under way; jobs up to this one are through.
-    Under(JobId),
+    /// It is under way; jobs up to this one are through, and so many they are.
+    Under(JobId, u64),
     /// It is finished.
     Moved,
 }
@@ -106,6 +106,12 @@ static RAISE_TOKENS: Sql = Sql {
     types: &[Type::INT8],
 };
 
+/// Jobs that are through.
+static THROUGH: Sql = Sql {
+    text: "SELECT coalesce(sum(unfinished + completed + dead + cancelled), 0)::bigint FROM semel.tally",
+    types: &[],
+};
+
 /// Adds up the counts of all bites.
 static FOLD_TALLIES: Sql = Sql {
     text: "WITH taken AS (DELETE FROM semel.tally RETURNING *)
@@ -135,7 +141,9 @@ impl Move {
                 self.begin_in(&session).await.map_err(|fault| stopped(&fault))?;
                 Standing::Begun
             }
-            (Target::Begun, place) => Standing::Under(place),
+            (Target::Begun, place) => {
+                Standing::Under(place, through(&session).await.map_err(|fault| not_opened(&fault))?)
+            }
             (Target::Moved, _) => Standing::Moved,
         };
         session.commit().await.map_err(|fault| stopped(&fault))?;
@@ -233,6 +241,11 @@ async fn require_empty(link: &Link) -> Result<(), StoreError> {
     Ok(())
 }
 
+async fn through(link: &Link) -> Result<u64, Fault> {
+    let jobs: i64 = Cells::of(&link.query_one(&THROUGH, &[]).await?).take()?;
+    Ok(u64::try_from(jobs).unwrap_or(0))
+}
+
 async fn content(link: &Link) -> Result<(Option<String>, Option<String>), Fault> {
     let made: bool = Cells::of(&link.query_one(&MADE, &[]).await?).take()?;
     if !made {
@@ -260,5 +273,21 @@ fn records(holdings: &Holdings) -> Changes {
         api_keys: holdings.api_keys.iter().map(|r| (r.id.clone(), Some(r.clone()))).collect(),
         replays: holdings.replays.iter().map(|r| (r.id.clone(), Some(r.clone()))).collect(),
         ..Changes::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_on_above_those_of_the_other_store_as_long_as_there_are_any() {
+        let above = |epoch: i64| (epoch, (epoch << 40) + 1);
+        assert_eq!(next_epoch(0).unwrap(), above(1));
+        assert_eq!(next_epoch(4100).unwrap(), above(4101));
+        assert_eq!(next_epoch((1 << 23) - 2).unwrap(), above((1 << 23) - 1));
+        for none_above in [(1 << 23) - 1, u32::MAX] {
+            assert!(next_epoch(none_above).is_err(), "{none_above}");
+        }
     }
 }

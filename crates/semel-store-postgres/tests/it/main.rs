@@ -19,6 +19,7 @@ mod sql_app;
 mod sql_catches;
 mod sql_harness;
 mod sql_isolation;
+mod sql_json;
 mod sql_law;
 mod sql_refusal;
 mod sql_rules;

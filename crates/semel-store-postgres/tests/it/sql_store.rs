@@ -10,7 +10,7 @@ use semel_core::job::{Job, Overrides};
 use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::lifecycle::State;
-use semel_core::name::QueueName;
+use semel_core::name::{Group, QueueName};
 use semel_core::outcome::{Outcome, Receipt};
 use semel_core::payload::Payload;
 use semel_core::publish::{Draft, Published};
@@ -81,8 +81,7 @@ impl Session {
         let delay = draft.delay.map(|delay| millis(delay.millis()));
         let run_at = draft.run_at.map(|at| millis(at.millis()));
         let priority = i32::try_from(draft.priority).unwrap();
-        let (key, group) =
-            (draft.key.as_ref().map(Key::as_str), draft.group.as_ref().map(|group| group.as_str()));
+        let (key, group) = (draft.key.as_ref().map(Key::as_str), draft.group.as_ref().map(Group::as_str));
         let (metadata, options) = (metadata(&draft.metadata), options(&draft.overrides));
         let row = self
             .client

@@ -13,22 +13,23 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use crate::sql_app::{LONG, Shop, publish, state};
 use crate::sql_refusal::details;
 
+/// Publishes many jobs, one transaction each. Every third is undone, and its id is gone with it.
+async fn publish_many(app: Client) -> Vec<JobId> {
+    let mut ids = Vec::new();
+    for n in 0..150 {
+        app.batch_execute("BEGIN").await.unwrap();
+        let (id, _) = publish(&app, "orders", "1", None).await.unwrap();
+        app.batch_execute(if n % 3 == 0 { "ROLLBACK" } else { "COMMIT" }).await.unwrap();
+        ids.push(id.parse().unwrap());
+    }
+    ids
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_are_never_made_twice_and_increase_for_each_session() {
     let shop = Shop::open().await;
-    let publisher = async |app: Client| {
-        let mut ids: Vec<JobId> = Vec::new();
-        for n in 0..150 {
-            // Every third is undone, and its id is gone with it.
-            app.batch_execute("BEGIN").await.unwrap();
-            let (id, _) = publish(&app, "orders", "1", None).await.unwrap();
-            app.batch_execute(if n % 3 == 0 { "ROLLBACK" } else { "COMMIT" }).await.unwrap();
-            ids.push(id.parse().unwrap());
-        }
-        ids
-    };
     let apps = join_all((0..4).map(|_| shop.app())).await;
-    let all = join_all(apps.into_iter().map(publisher)).await;
+    let all = join_all(apps.into_iter().map(publish_many)).await;
     assert!(all.iter().all(|ids| ids.is_sorted_by(|a, b| a < b)), "a session's jobs are in its order");
     let distinct: BTreeSet<_> = all.iter().flatten().collect();
     assert_eq!(distinct.len(), 600);
@@ -195,6 +196,8 @@ async fn an_application_needs_no_right_but_to_call() {
     publish(&app, "orders", "1", Some("k")).await.unwrap();
     app.query_one("SELECT * FROM semel.publish('orders', '{}'::jsonb, 'k')", &[]).await.unwrap();
     crate::sql_app::complete(&app, &delivery).await.unwrap();
+    let (number, lease) = (i64::try_from(delivery.id.raw()).unwrap(), delivery.token.to_string());
+    app.query_one("SELECT * FROM semel.complete($1::bigint, $2)", &[&number, &lease]).await.unwrap();
     for forbidden in
         ["SELECT payload FROM semel.job", "SELECT secrets FROM semel.queue", "SELECT semel.next_id(0, 0)"]
     {
@@ -211,7 +214,8 @@ GRANT EXECUTE ON FUNCTION semel.publish(text, json, text, interval, timestamptz,
 GRANT EXECUTE ON FUNCTION semel.publish(text, jsonb, text, interval, timestamptz, integer, text, json, json, text) TO app;
 GRANT EXECUTE ON FUNCTION semel.complete(text, text, text, json) TO app;
 GRANT EXECUTE ON FUNCTION semel.complete(text, text, json, json) TO app;
-GRANT EXECUTE ON FUNCTION semel.complete(text, text, jsonb, json) TO app;";
+GRANT EXECUTE ON FUNCTION semel.complete(text, text, jsonb, json) TO app;
+GRANT EXECUTE ON FUNCTION semel.complete(bigint, text, text, json) TO app;";
 
 /// The page about these functions.
 const PAGE: &str = include_str!("../../../../docs/operations/postgres-sql.md");

@@ -76,11 +76,8 @@ async fn of_two_who_publish_a_key_at_once_the_second_waits_for_the_first() {
         let id: String = row.get("id");
         let waiting = tokio::spawn(async move { publish(&second, "orders", "1", Some("k")).await });
         shop.somebody_waits().await;
-        if commits {
-            transaction.commit().await.unwrap()
-        } else {
-            transaction.rollback().await.unwrap()
-        }
+        let ended = if commits { transaction.commit().await } else { transaction.rollback().await };
+        ended.unwrap();
         let (answer, deduplicated) = timeout(LONG, waiting).await.unwrap().unwrap().unwrap();
         assert_eq!(
             (answer == id, deduplicated),
@@ -170,11 +167,8 @@ async fn the_effect_and_the_ack_commit_together() {
         transaction.execute("INSERT INTO effect VALUES ($1)", &[&job]).await.unwrap();
         let row = transaction.query_one(sql, &[&job, &lease]).await.unwrap();
         assert_eq!((row.get("state"), row.get("repeated"), row.get("queue")), ("completed", false, "orders"));
-        if commits {
-            transaction.commit().await.unwrap()
-        } else {
-            transaction.rollback().await.unwrap()
-        }
+        let ended = if commits { transaction.commit().await } else { transaction.rollback().await };
+        ended.unwrap();
         let found = shop.store.job(delivery.id).await.unwrap().unwrap();
         let expected = if commits { State::Completed } else { State::Processing };
         assert_eq!(found.progress.state, expected);

@@ -96,9 +96,17 @@ impl World {
         Self::on(self.backend, opened, clock, alarm, home, options, secret).await
     }
 
-    /// Cuts the server off from its store, as a crash would: from now on it can neither say nor do anything.
-    pub(crate) fn cut_off(&self) {
-        self.postgres.as_ref().expect("only a node can be cut off").abandon();
+    /// Cuts the server off from its store, as a crash would: when this returns, it can neither say nor do anything.
+    pub(crate) async fn cut_off(&self) {
+        let store = self.postgres.as_ref().expect("only a node can be cut off");
+        store.abandon();
+        let connections = format!(
+            "SELECT count(*) FROM pg_stat_activity a JOIN semel.node n ON a.application_name = 'semel ' || n.name
+              WHERE a.datname = current_database() AND n.id = {}",
+            store.node()
+        );
+        let gone = async || (self.home.database().sql(&connections).unwrap() == "0").then_some(());
+        within(eventually(gone)).await;
     }
 
     async fn on(

@@ -40,6 +40,15 @@ static APPEND_KEYS: Sql = Sql {
     types: KeyIds::TYPES,
 };
 
+/// Lets go of keys together with their only job: nearly all of those that are pruned.
+static DROP_SOLE_KEYS: Sql = Sql {
+    text: "DELETE FROM semel.key k
+            USING unnest($1, $2, $3) AS u (queue, key, id)
+            WHERE k.queue = u.queue AND k.key = u.key AND k.ids = ARRAY[u.id]
+              AND NOT EXISTS (SELECT FROM semel.key_past p WHERE p.queue = u.queue AND p.key = u.key)",
+    types: KeyIds::TYPES,
+};
+
 /// Takes jobs off their keys. Several of one key are taken off together.
 static LEAVE_KEYS: Sql = Sql {
     text: "UPDATE semel.key k
@@ -227,6 +236,7 @@ impl Writes {
             flight.query(&APPEND_KEYS, self.more_keys.params());
         }
         if !self.left_keys.queue.is_empty() {
+            flight.query(&DROP_SOLE_KEYS, self.left_keys.params());
             flight.query(&LEAVE_KEYS, self.left_keys.params());
             flight.query(&LEAVE_PAST, self.left_keys.params());
             flight.query(&REFILL_KEYS, vec![&self.left_keys.queue, &self.left_keys.key]);

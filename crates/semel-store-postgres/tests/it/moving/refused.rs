@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use semel_cluster::Database;
-use semel_store::{Command, ManualClock, Store, StoreError};
+use semel_store::{ManualClock, Store, StoreError};
 use semel_store_embedded::export::Export;
 use semel_store_postgres::{Options, PostgresStore, import, migrate};
 use tempfile::TempDir;
@@ -138,15 +138,6 @@ fn nothing_is_compared_before_it_has_been_moved() {
 #[test]
 fn what_cannot_be_read_stops_the_move_and_is_named() {
     let (dir, database) = (small(), empty_database());
-    // A queue that is gone from under its jobs.
-    let store = embedded(dir.path(), &Arc::new(ManualClock::at(START)));
-    runtime().block_on(async {
-        store
-            .apply(vec![Command::Pause { queue: super::world::queue("orders"), paused: true }])
-            .await
-            .unwrap();
-        store.close().await.unwrap();
-    });
     flip(&dir.path().join("semel.db"), b"order-7");
     let source = Box::new(Export::open(dir.path()).unwrap());
     let moved = runtime().block_on(import::import(database.url(), source, &mut |_| {}));

@@ -263,6 +263,8 @@ $$;
 
 CREATE FUNCTION semel.complete(job bigint, lease text, result text DEFAULT NULL, effect json DEFAULT NULL)
 RETURNS semel.completed
-LANGUAGE sql AS $$
+LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
     SELECT * FROM semel.complete(semel.write_base32('job_', job), lease, result, effect)
 $$;
