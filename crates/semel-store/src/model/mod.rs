@@ -74,6 +74,12 @@ impl Histories {
         Self { cases, seed }
     }
 
+    /// Fewer of them: one in `n`, and at least one. For a store where a history takes much longer than in memory.
+    #[must_use]
+    pub fn one_in(self, n: u32) -> Self {
+        Self { cases: (self.cases / n.max(1)).max(1), ..self }
+    }
+
     /// Runs them, as [`check_against_memory`] does.
     ///
     /// Every harness MUST be of an empty store and start at the same time, or a failure could not be repeated.
