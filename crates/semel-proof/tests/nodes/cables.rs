@@ -9,7 +9,7 @@ use semel_proof::settings;
 
 use crate::kit::pause::pass;
 use crate::kit::process::{Launch, semel};
-use crate::stage::{DATABASE, Stage, refusals};
+use crate::stage::{DATABASE, Node, Stage, refusals};
 
 /// A cluster, a namespace with a node in it, and two nodes outside. All can reach the webhook, which is at the host's end
 /// of the cable.
@@ -32,8 +32,8 @@ impl Cabled {
         let mut stage = Stage::prepared(namespace.host(), launches);
         let command = stage.nodes[0].launch.completed(namespace.command(semel()));
         stage.nodes[0].begin_as(command);
-        stage.nodes.iter_mut().skip(1).for_each(|node| node.begin());
-        stage.nodes.iter_mut().for_each(|node| node.wait_until_ready());
+        stage.nodes.iter_mut().skip(1).for_each(Node::begin);
+        stage.nodes.iter_mut().for_each(Node::wait_until_ready);
         stage.make_queues();
         Ok(Self { stage, proxy, namespace, cluster })
     }

@@ -15,7 +15,7 @@ const ON_ITS_WAY_MILLIS: u64 = 1000;
 fn nodes_of(first: &Cluster, second: &Cluster) -> Stage {
     let (url, address) = (first.url(DATABASE), first.address().to_string());
     let both = url.replace(&address, &format!("{address},{}", second.address()));
-    Stage::by([(); NODES].map(|()| both.clone()))
+    Stage::by(&[(); NODES].map(|()| both.clone()))
 }
 
 /// Nothing that was answered is lost. Then the old primary comes back, believes that it still is one, and nodes that make new

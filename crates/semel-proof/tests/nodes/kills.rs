@@ -10,7 +10,7 @@ use semel_proof::dice::Dice;
 use semel_proof::settings;
 
 use crate::kit::pause::pass;
-use crate::stage::{DATABASE, NODES, Stage};
+use crate::stage::{DATABASE, NODES, Node, Stage};
 
 /// What the other nodes must get done while one is away.
 const MEANWHILE: u64 = 50;
@@ -30,8 +30,8 @@ fn heavy_nodes_kill_loop() {
         stage.wait_for_work(MEANWHILE);
         stage.nodes[node].start();
     }
-    stage.nodes.iter_mut().for_each(|node| node.kill());
-    stage.nodes.iter_mut().for_each(|node| node.start());
+    stage.nodes.iter_mut().for_each(Node::kill);
+    stage.nodes.iter_mut().for_each(Node::start);
     println!("{rounds} nodes were killed and started again, and then all");
     stage.finish_well(traffic, &cluster.url(DATABASE));
 }

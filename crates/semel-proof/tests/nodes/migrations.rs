@@ -49,7 +49,7 @@ fn heavy_nodes_whose_migrations_are_killed() {
     let last = new("last".into());
     cut(&proxy, &cluster.url_through(proxy.address(), &last), &mut dice);
     // The nodes migrate by themselves, all at once.
-    let stage = Stage::by([(); NODES].map(|()| cluster.url(&last)));
+    let stage = Stage::by(&[(); NODES].map(|()| cluster.url(&last)));
     assert_eq!(cluster.sql(&last, INVENTORY).unwrap(), expected);
     let traffic = stage.traffic();
     stage.finish_well(traffic, &cluster.url(&last));

@@ -13,7 +13,7 @@ use crate::stage::{DATABASE, NODES, Stage, refusals};
 pub(crate) fn behind_proxies(cluster: &Cluster) -> (Stage, [Proxy; NODES]) {
     let proxies = [(); NODES].map(|()| Proxy::to(cluster.address()).unwrap());
     let ways = proxies.each_ref().map(|proxy| cluster.url_through(proxy.address(), DATABASE));
-    (Stage::by(ways), proxies)
+    (Stage::by(&ways), proxies)
 }
 
 /// Nothing passes between one node and the database; another hears nothing of the database, which does what it is told;

@@ -54,11 +54,11 @@ pub(crate) struct Stage {
 impl Stage {
     /// Three nodes on one cluster, running, and the queues.
     pub(crate) fn on(cluster: &Cluster) -> Self {
-        Self::by([(); NODES].map(|()| cluster.url(DATABASE)))
+        Self::by(&[(); NODES].map(|()| cluster.url(DATABASE)))
     }
 
     /// The same with these ways to the database.
-    pub(crate) fn by(ways: [String; NODES]) -> Self {
+    pub(crate) fn by(ways: &[String; NODES]) -> Self {
         Self::started(ways.iter().map(|url| Launch::node(url)).collect())
     }
 
