@@ -33,10 +33,14 @@ const TALLIES_MAX: i64 = 2000;
 /// Looks at up to `limit` finished jobs; with the COMMIT if it is the last part of its batch.
 pub(crate) async fn prune(work: &mut Work<'_>, limit: u32, last: bool) -> Result<Reply, Setback> {
     let limit = i64::from(limit).min(BITE_MAX);
-    let sweep = sweep::sweep(work, limit).await?;
-    let found = Found::look(work, limit - sweep.looked_at).await?;
-    let more = sweep.more || found.more;
+    if sweep::sweep(work, limit).await? {
+        // Whoever sweeps holds what a change of a queue waits for, so nothing here may wait for a queue: the next one prunes.
+        work.send(Flight::on(work.session), last).await?;
+        return Ok(Reply::Pruned { dropped: 0, stripped: 0, more: true });
+    }
+    let found = Found::look(work, limit).await?;
     let bite = Bite::take(work, &found).await?;
+    let more = found.more || bite.left_out;
     let (dropped, stripped) = bite.carry_out(work, last, !more).await?;
     Ok(Reply::Pruned { dropped, stripped, more })
 }
@@ -71,6 +75,8 @@ impl Found {
 struct Bite {
     queues: Queues,
     jobs: Vec<Stored>,
+    /// Whether some were left out, because their queue was locked.
+    left_out: bool,
 }
 
 /// Queues by their numbers; those that were deleted have no rules.
@@ -102,22 +108,23 @@ impl Queues {
 
 impl Bite {
     /// Locks what was found, in the order in which everybody does: queues, keys, jobs. A job that somebody else has in hand
-    /// is left for the next time.
+    /// is left for the next time. So are the jobs of a queue that is locked, if this transaction has locks already: it must
+    /// not wait for another then.
     async fn take(work: &Work<'_>, found: &Found) -> Result<Self, Setback> {
-        let numbers: Vec<i32> = found.queues.iter().copied().collect();
+        let numbers = lock_queues(work, found).await?;
+        let held = |(queue, _): &&(i32, String)| numbers.contains(queue);
         let (key_queues, keys): (Vec<i32>, Vec<&str>) =
-            found.keys.iter().map(|(queue, key)| (*queue, key.as_str())).unzip();
+            found.keys.iter().filter(held).map(|(queue, key)| (*queue, key.as_str())).unzip();
         let now = sql_time(work.now());
         let mut flight = Flight::on(work.session);
-        flight.query(&LOCK_QUEUES, vec![&locks::QUEUE, &numbers]);
         let queues = flight.query(&QUEUES, vec![&numbers]);
         flight.query(&LOCK_KEYS, vec![&key_queues, &keys]);
-        let jobs = flight.query(&TO_PRUNE, vec![&found.ids, &now]);
+        let jobs = flight.query(&TO_PRUNE, vec![&found.ids, &now, &numbers]);
         let landed = flight.land().await?;
         let queues = Queues::read(work, landed.rows(queues))?;
         let jobs =
             landed.rows(jobs).iter().map(|row| read_done(row, &queues.rows)).collect::<Result<_, _>>()?;
-        Ok(Self { queues, jobs })
+        Ok(Self { queues, jobs, left_out: numbers.len() < found.queues.len() })
     }
 
     /// Does with each job what its retention says, and tells how many were dropped and how many stripped.
@@ -150,6 +157,14 @@ impl Bite {
         work.send(flight, last).await?;
         Ok((dropped, stripped))
     }
+}
+
+/// Locks the queues of jobs that were found, so that their rules do not change meanwhile, and says which.
+async fn lock_queues(work: &Work<'_>, found: &Found) -> Result<Vec<i32>, Fault> {
+    let numbers: Vec<i32> = found.queues.iter().copied().collect();
+    let waits = !work.has_locks();
+    let rows = work.session.query(&LOCK_QUEUES, &[&locks::QUEUE, &numbers, &waits]).await?;
+    rows.iter().map(|row| Cells::of(row).take()).collect()
 }
 
 /// Finished jobs that stay, with the time at which to look at them again.

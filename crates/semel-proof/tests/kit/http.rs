@@ -200,7 +200,8 @@ fn read_response(stream: &mut BufReader<TcpStream>) -> io::Result<(Response, boo
     let (first, headers) = read_head(stream)?;
     let status = first.get(9..12).and_then(|code| code.parse().ok());
     let status = status.ok_or_else(|| io::Error::other(format!("no status in {first:?}")))?;
-    let body = read_body(stream, &headers)?;
+    // 204: there is no body, and no length of it.
+    let body = if status == 204 { Vec::new() } else { read_body(stream, &headers)? };
     let keep = !headers.iter().any(|(name, value)| name == "connection" && value == "close");
     Ok((Response { status, headers, body }, keep))
 }

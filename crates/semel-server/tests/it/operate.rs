@@ -280,6 +280,7 @@ async fn the_api_describes_itself(world: &World) {
         ("/v1/api-keys", vec!["post", "get"]),
         ("/v1/events", vec!["get"]),
         ("/v1/stats", vec!["get"]),
+        ("/v1/nodes", vec!["get"]),
         ("/healthz", vec!["get"]),
         ("/readyz", vec!["get"]),
         ("/metrics", vec!["get"]),

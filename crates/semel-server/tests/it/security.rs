@@ -95,6 +95,7 @@ const USES: &[(&str, &[(&str, &str)])] = &[
             ("GET", "/v1/schedules"),
             ("GET", "/v1/schedules/s"),
             ("GET", "/v1/stats"),
+            ("GET", "/v1/nodes"),
         ],
     ),
     (

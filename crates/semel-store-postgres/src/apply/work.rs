@@ -160,6 +160,11 @@ impl<'a> Work<'a> {
         self.now.unwrap_or_default()
     }
 
+    /// Whether this transaction has locked anything.
+    pub(crate) fn has_locks(&self) -> bool {
+        !(self.asked.queues.is_empty() && self.asked.jobs.is_empty() && self.made.is_empty())
+    }
+
     /// Whether a queue is this transaction's alone.
     pub(super) fn has_alone(&self, queue: i32) -> bool {
         self.alone.contains(&queue) || self.made.contains(&queue)

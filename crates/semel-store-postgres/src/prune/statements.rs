@@ -68,10 +68,17 @@ pub(super) static TO_LOOK_AT: Sql = Sql {
     types: &[Type::INT8, Type::INT8],
 };
 
+/// Locks queues in order, and says which: all of them if it may wait, else those that nobody has for himself.
 pub(super) static LOCK_QUEUES: Sql = Sql {
-    text: "SELECT pg_advisory_xact_lock_shared($1, id)
-             FROM (SELECT unnest($2) AS id ORDER BY 1 OFFSET 0) q",
-    types: &[Type::INT4, Type::INT4_ARRAY],
+    text: "WITH sorted AS MATERIALIZED (SELECT unnest($2) AS id ORDER BY 1),
+                locked AS MATERIALIZED (
+                    SELECT id, CASE WHEN $3 THEN pg_advisory_xact_lock_shared($1, id)::text IS NOT NULL
+                                    ELSE pg_try_advisory_xact_lock_shared($1, id)
+                                END AS held
+                      FROM sorted
+                )
+           SELECT id FROM locked WHERE held",
+    types: &[Type::INT4, Type::INT4_ARRAY, Type::BOOL],
 };
 
 pub(super) static QUEUES: Sql = Sql {
@@ -97,11 +104,14 @@ pub(super) static TO_PRUNE: Sql = Sql {
         done_columns!(),
         " FROM (SELECT unnest($1) AS id, NULL::bytea AS print) u
          CROSS JOIN LATERAL (
-               SELECT * FROM semel.done WHERE id = u.id AND look_at <= $2 FOR UPDATE SKIP LOCKED
+               SELECT *
+                 FROM semel.done
+                WHERE id = u.id AND look_at <= $2 AND queue = ANY ($3)
+                  FOR UPDATE SKIP LOCKED
                ) d
           JOIN semel.job j ON j.id = u.id"
     ),
-    types: &[Type::INT8_ARRAY, Type::INT8],
+    types: &[Type::INT8_ARRAY, Type::INT8, Type::INT4_ARRAY],
 };
 
 /// Sets the time at which to look at finished jobs again.

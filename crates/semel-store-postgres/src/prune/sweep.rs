@@ -9,32 +9,32 @@ use crate::apply::{Setback, Work, look_at, read_done};
 use crate::flight::Flight;
 use crate::row::{Cells, sql_time};
 
-/// How far a sweep has come.
-#[derive(Default)]
-pub(super) struct Sweep {
-    /// Finished jobs looked at.
-    pub(super) looked_at: i64,
-    /// Whether there are more.
-    pub(super) more: bool,
-}
-
-/// Gives the next finished jobs of the sweep that is under way, if there is one, new times to look at them.
-pub(super) async fn sweep(work: &mut Work<'_>, limit: i64) -> Result<Sweep, Setback> {
+/// Gives the next finished jobs of the sweep that is under way new times to look at them, and says whether there was one.
+pub(super) async fn sweep(work: &mut Work<'_>, limit: i64) -> Result<bool, Setback> {
     let (mut flight, locks) = work.flight();
-    let place = flight.query(&LOCK_PLACE, vec![]);
     let queues = flight.query(&SWEPT_QUEUES, vec![]);
     let landed = flight.land().await?;
     work.landed(&landed, locks)?;
+    if landed.rows(queues).is_empty() {
+        return Ok(false);
+    }
+    // There seems to be one. What it needs is told under its lock.
+    let mut flight = Flight::on(work.session);
+    let place = flight.query(&LOCK_PLACE, vec![]);
+    let queues = flight.query(&SWEPT_QUEUES, vec![]);
+    let landed = flight.land().await?;
     let queues = Queues::read(work, landed.rows(queues))?;
     let end = queues.rows.values().filter_map(|row| row.sweep_to).max();
-    let (Some(end), Some(row)) = (end, landed.rows(place).first()) else { return Ok(Sweep::default()) };
-    let place: i64 = Cells::of(row).take()?;
-    bite(work, &queues, place, end, limit).await
+    if let (Some(end), Some(row)) = (end, landed.rows(place).first()) {
+        let place: i64 = Cells::of(row).take()?;
+        bite(work, &queues, place, end, limit).await?;
+    }
+    Ok(true)
 }
 
-async fn bite(work: &Work<'_>, queues: &Queues, place: i64, end: i64, limit: i64) -> Result<Sweep, Setback> {
+async fn bite(work: &Work<'_>, queues: &Queues, place: i64, end: i64, limit: i64) -> Result<(), Setback> {
     if limit == 0 {
-        return Ok(Sweep { looked_at: 0, more: true });
+        return Ok(());
     }
     let row = work.session.query_one(&SWEPT_RANGE, &[&place, &end, &limit]).await?;
     let mut cells = Cells::of(&row);
@@ -43,15 +43,14 @@ async fn bite(work: &Work<'_>, queues: &Queues, place: i64, end: i64, limit: i64
         Some(last) => look_anew(work, queues, place, *last).await?,
         None => Later::default(),
     };
-    let reached = last.filter(|_| looked_at == limit);
     let mut flight = Flight::on(work.session);
     later.add_to(&mut flight);
-    match &reached {
+    match last.as_ref().filter(|_| looked_at == limit) {
         Some(place) => flight.query(&MARK_PLACE, vec![place]),
         None => flight.query(&END_SWEEP, vec![]),
     };
     flight.land().await?;
-    Ok(Sweep { looked_at, more: reached.is_some() })
+    Ok(())
 }
 
 /// When to look at the jobs of the queues that are swept, of those after `place` up to `last`.

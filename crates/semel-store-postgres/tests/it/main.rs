@@ -21,6 +21,7 @@ mod sql_harness;
 mod sql_isolation;
 mod sql_json;
 mod sql_law;
+mod sql_mixed;
 mod sql_refusal;
 mod sql_rules;
 mod sql_store;
