@@ -82,14 +82,19 @@ advisories: ## Known vulnerabilities among the dependencies (needs access to git
 	cargo deny --locked check advisories
 
 # The tests are those of `make test`; they read how long to go on from the environment.
+.PHONY: nodes
+nodes: need ## The faults of many nodes on one PostgreSQL, in their short form (minutes)
+	$(NEXTEST) -p semel-proof --test nodes --ignore-default-filter
+
 .PHONY: soak
 soak: export SEMEL_SOAK := 1
 soak: export SEMEL_KILL_ROUNDS ?= 300
+soak: export SEMEL_NODE_KILLS ?= 200
 soak: export SEMEL_POWER_ROUNDS ?= 50
 soak: export SEMEL_SOAK_JOBS ?= 20000000
 soak: export SEMEL_MODEL_CASES ?= 10000
 soak: export SEMEL_SIM_SEEDS ?= 5000
-soak: need ## The long forms: 300 kills, 50 power cuts, 20 million jobs verified, 5,000 simulated seeds (hours)
+soak: need ## The long forms: 300 kills, 200 of nodes, 50 power cuts, 20 million jobs verified, 5,000 simulated seeds (hours)
 	cargo build $(CARGO_FLAGS) --release -p semel
 	$(NEXTEST) --release --profile soak -p semel-proof
 	$(NEXTEST) --release --profile soak -p semel-store-embedded -E 'test(model)'
