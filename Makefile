@@ -39,7 +39,7 @@ test: ## Everything CI checks, step by step, with a summary
 
 .PHONY: need
 need: ## Install what the suite needs and this machine lacks
-	@tools/need cc strace faketime mkfs.ext4 losetup mount postgres pgbouncer ip nft cargo-fmt cargo-clippy cargo-nextest cargo-deny
+	@tools/need cc strace faketime mkfs.ext4 losetup mount postgres pgbouncer mariadbd redis-server rabbitmq-server ip nft cargo-fmt cargo-clippy cargo-nextest cargo-deny
 
 .PHONY: fmt
 fmt: ## Formatting is rustfmt's

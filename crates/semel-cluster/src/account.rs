@@ -1,4 +1,5 @@
-//! Whom PostgreSQL runs as: whoever runs the tests, or the user `postgres` where that is root, which it refuses.
+//! Whom a server runs as: whoever runs the tests, or the user that its package made where that is root. Most servers
+//! refuse root, and none of them should have it.
 
 use std::{
     os::unix::{fs::chown, process::CommandExt},
@@ -8,18 +9,24 @@ use std::{
 
 use crate::Error;
 
-/// The user and group that own a cluster's files and processes; `None` is whoever we are.
+/// The users of the packages that `make need` installs.
+pub(crate) const POSTGRES: &str = "postgres";
+pub(crate) const MYSQL: &str = "mysql";
+pub(crate) const REDIS: &str = "redis";
+pub(crate) const RABBITMQ: &str = "rabbitmq";
+
+/// The user and group that own a server's files and processes; `None` is whoever we are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account(Option<(u32, u32)>);
 
 impl Account {
-    /// The account to use on this machine.
-    pub(crate) fn find() -> Result<Self, Error> {
+    /// The account to use on this machine, of this name where we are root.
+    pub(crate) fn find(name: &'static str) -> Result<Self, Error> {
         if !rustix::process::geteuid().is_root() {
             return Ok(Self(None));
         }
         let accounts = std::fs::read_to_string("/etc/passwd").map_err(Error::path("read", "/etc/passwd"))?;
-        entry(&accounts, "postgres").map(|ids| Self(Some(ids))).ok_or(Error::NoAccount)
+        entry(&accounts, name).map(|ids| Self(Some(ids))).ok_or(Error::NoAccount(name))
     }
 
     /// A command that will run as this account. The system is asked directly: runuser would open a PAM session and
@@ -29,7 +36,7 @@ impl Account {
         if let Self(Some((user, group))) = self {
             command.uid(user).gid(group).env_remove("HOME").env_remove("USER");
         }
-        // The root's working directory may be closed to the account; PostgreSQL's programs complain about that.
+        // The root's working directory may be closed to the account; servers' programs complain about that.
         command.current_dir("/");
         remove_connection_variables(&mut command);
         command
@@ -44,10 +51,11 @@ impl Account {
     }
 }
 
-/// A developer's PGHOST, PGPASSWORD or PGOPTIONS must not send a test to a database that matters.
+/// A developer's PGHOST, MYSQL_PWD or RABBITMQ_NODENAME must not send a test to a server that matters.
 fn remove_connection_variables(command: &mut Command) {
+    const PREFIXES: [&str; 6] = ["PG", "MYSQL", "MARIADB", "REDIS", "RABBITMQ", "ERL"];
     for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("PG")) {
+        if name.to_str().is_some_and(|name| PREFIXES.iter().any(|prefix| name.starts_with(prefix))) {
             command.env_remove(name);
         }
     }

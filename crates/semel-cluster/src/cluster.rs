@@ -1,8 +1,6 @@
 //! A cluster of one test's own, to be stopped, killed and started again.
 
 use std::{
-    fs::File,
-    io::Read,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Child,
@@ -11,8 +9,9 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
-    Error,
+    Error, account,
     home::Home,
+    password,
     patience::{PATIENCE, until},
     ports, processes,
     server::{self, Settings, settings},
@@ -40,12 +39,12 @@ impl Cluster {
 
     /// The same, with settings of `postgresql.conf` that differ.
     pub fn with(changed: &[(&str, &str)]) -> Result<Self, Error> {
-        Self::prepared(Home::in_memory()?, random_password()?)?.begun(changed)
+        Self::prepared(Home::in_memory(account::POSTGRES)?, password::random()?)?.begun(changed)
     }
 
     /// The same, with its data on the disk, for whoever measures, or writes more than memory holds.
     pub fn on_disk(changed: &[(&str, &str)]) -> Result<Self, Error> {
-        Self::prepared(Home::on_disk()?, random_password()?)?.begun(changed)
+        Self::prepared(Home::on_disk(account::POSTGRES)?, password::random()?)?.begun(changed)
     }
 
     fn begun(mut self, changed: &[(&str, &str)]) -> Result<Self, Error> {
@@ -193,13 +192,4 @@ impl Drop for Cluster {
             eprintln!("semel-cluster: postgres is lost: {error}");
         }
     }
-}
-
-fn random_password() -> Result<String, Error> {
-    let mut bytes = [0_u8; 16];
-    let source = Path::new("/dev/urandom");
-    File::open(source)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(Error::path("read", source))?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }

@@ -131,7 +131,7 @@ fn filled<E: Display + Send>(
 
 /// A name that no test has used: not another thread's, not another process's, and not that of a killed process whose
 /// number came back.
-fn unused_name() -> String {
+pub(crate) fn unused_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();

@@ -1,16 +1,18 @@
-//! What can go wrong while a throw-away cluster is made, and what to do about it.
+//! What can go wrong while a throw-away server is made, and what to do about it.
 
 use std::{path::PathBuf, time::Duration};
 
-/// Why a cluster, a database or a pooler could not be had.
+/// Why a server, a database or a pooler could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program is neither where `pg_config` points, nor on the PATH, nor where Debian keeps it.
     #[error("{0} is not installed here; `make need` installs it")]
     Missing(String),
-    /// PostgreSQL refuses to run as root, and there is no other user to run it as.
-    #[error("PostgreSQL refuses to run as root and there is no user `postgres`; `make need` installs both")]
-    NoAccount,
+    /// Servers do not run as root, and there is no other user to run this one as.
+    #[error(
+        "servers do not run as root and there is no user `{0}`; `make need` installs the package that makes it"
+    )]
+    NoAccount(&'static str),
     /// The system refused something.
     #[error("{what}: {source}")]
     Io {

@@ -1,4 +1,4 @@
-//! A directory for one cluster: its data, its socket and its log.
+//! A directory for one server: its data, its socket and its log.
 
 use std::{
     fs::Permissions,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Error, account::Account};
 
-/// Where everything of one cluster lives. It is not removed when this value goes: whoever ends the processes in it
+/// Where everything of one server lives. It is not removed when this value goes: whoever ends the processes in it
 /// (see [`crate::watchdog`]) removes it afterwards, also when this process was killed.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -20,26 +20,28 @@ impl Home {
     /// A new, empty directory on the disk that only the account may enter. It lies among the temporary files and not
     /// in the target directory, for that may be in a home directory that is closed to the account, and a socket's path
     /// must be short.
-    pub(crate) fn on_disk() -> Result<Self, Error> {
-        Self::create(&std::env::temp_dir())
+    pub(crate) fn on_disk(account: &'static str) -> Result<Self, Error> {
+        Self::create(&std::env::temp_dir(), account)
     }
 
     /// The same in memory, or on the disk if memory is scarce. What is killed here are processes, not machines, so
     /// nothing is lost that a disk would have kept, and tests do not wait for each other's fsyncs.
-    pub(crate) fn in_memory() -> Result<Self, Error> {
+    pub(crate) fn in_memory(account: &'static str) -> Result<Self, Error> {
         /// A few clusters at a time, each with a few hundred megabytes, of which most are the log's.
         const ENOUGH: u64 = 3 << 30;
         let memory = Path::new("/dev/shm");
         match rustix::fs::statvfs(memory) {
-            Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) >= ENOUGH => Self::create(memory),
-            _ => Self::on_disk(),
+            Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) >= ENOUGH => {
+                Self::create(memory, account)
+            }
+            _ => Self::on_disk(account),
         }
     }
 
-    fn create(parent: &Path) -> Result<Self, Error> {
-        let account = Account::find()?;
+    fn create(parent: &Path, account: &'static str) -> Result<Self, Error> {
+        let account = Account::find(account)?;
         let directory = tempfile::Builder::new()
-            .prefix("semel-pg-")
+            .prefix("semel-")
             // Whoever reaches the socket is the superuser.
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(parent)
@@ -48,9 +50,9 @@ impl Home {
         Ok(Self { path: directory.keep(), account })
     }
 
-    /// The home of a cluster that another process started.
-    pub(crate) fn existing(path: PathBuf) -> Result<Self, Error> {
-        Ok(Self { path, account: Account::find()? })
+    /// The home of a server that another process started.
+    pub(crate) fn existing(path: PathBuf, account: &'static str) -> Result<Self, Error> {
+        Ok(Self { path, account: Account::find(account)? })
     }
 
     /// The directory itself, which is also where the socket is.
@@ -58,7 +60,7 @@ impl Home {
         &self.path
     }
 
-    /// PostgreSQL's data directory.
+    /// The server's data directory.
     pub(crate) fn data(&self) -> PathBuf {
         self.path.join("data")
     }
@@ -77,8 +79,13 @@ impl Home {
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
-    /// The socket of a server on this port.
-    pub(crate) fn socket(&self, port: u16) -> PathBuf {
-        self.path.join(format!(".s.PGSQL.{port}"))
+    /// Writes a file that the server reads and nobody else does.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf, Error> {
+        let path = self.path.join(name);
+        std::fs::write(&path, text).map_err(Error::path("write", &path))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600))
+            .map_err(Error::path("close", &path))?;
+        self.account.own(&path)?;
+        Ok(path)
     }
 }

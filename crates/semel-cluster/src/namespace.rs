@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::{Error, Side, home::Home, programs::program, sql::succeeded, watchdog::Held};
+use crate::{Error, Side, account, home::Home, programs::program, sql::succeeded, watchdog::Held};
 
 /// A network namespace with one interface. It needs root, `ip` and `nft`; where it cannot be made, a test says so and
 /// skips. It ends with this guard, and by itself if the process is killed; what was started in it does not.
@@ -30,7 +30,7 @@ impl Namespace {
         // The name of an interface has fifteen letters at most.
         let name = format!("sml{process}n{count}");
         let (host, address) = addresses(process.wrapping_mul(5).wrapping_add(count));
-        let home = Home::on_disk()?;
+        let home = Home::on_disk(account::POSTGRES)?;
         let note = home.path().join("namespace");
         let watchdog = Held::over(&home)?;
         std::fs::write(&note, &name).map_err(Error::path("write", &note))?;

@@ -1,6 +1,6 @@
-//! Where PostgreSQL's programs are.
+//! Where the servers' programs are.
 //!
-//! Debian keeps those of the server off the PATH, a directory per version: `pg_config` knows, and where it is missing
+//! Debian keeps those of PostgreSQL's server off the PATH, a directory per version: `pg_config` knows, and where it is missing
 //! the newest version wins.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 
 use crate::Error;
 
-/// The path of a program that belongs to PostgreSQL's server or stands beside it (`initdb`, `psql`, `pgbouncer`).
+/// The path of a program that belongs to a server or stands beside it (`initdb`, `psql`, `pgbouncer`, `mariadbd`).
 pub(crate) fn program(name: &str) -> Result<PathBuf, Error> {
     directories()
         .iter()
@@ -44,8 +44,10 @@ fn directories() -> &'static [PathBuf] {
         // A server's own directory comes before the PATH, where Debian keeps a wrapper of `psql` that is slow.
         let mut all: Vec<PathBuf> = config_directory().into_iter().collect();
         all.extend(debian_directories(Path::new("/usr/lib/postgresql")));
+        // The one on root's PATH changes the user by itself, and refuses all users but two.
+        all.push(PathBuf::from("/usr/lib/rabbitmq/bin"));
         all.extend(std::env::split_paths(&path));
-        // pgbouncer, ip and nft are where only root's PATH looks.
+        // mariadbd, pgbouncer, ip and nft are where only root's PATH looks.
         all.extend([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
         all
     })

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, process::Stdio};
 
 use crate::{
-    Cluster, Error,
+    Cluster, Error, account,
     home::Home,
     patience::{PATIENCE, until},
     programs::program,
@@ -32,8 +32,9 @@ impl Cluster {
         address: SocketAddr,
         replication: Replication,
     ) -> Result<Self, Error> {
-        let mut replica = Self::prepared(Home::in_memory()?, primary.password.clone())?;
+        let mut replica = Self::prepared(Home::in_memory(account::POSTGRES)?, primary.password.clone())?;
         copy(primary, &replica)?;
+        mark(&replica, "standby.signal")?;
         let name = replica.name();
         let (host, port, password) = (address.ip(), address.port(), &primary.password);
         replica.set(
@@ -93,8 +94,8 @@ impl Cluster {
     }
 }
 
-/// Fills the replica's data directory from the primary.
-fn copy(primary: &Cluster, replica: &Cluster) -> Result<(), Error> {
+/// Fills the data directory of a replica, or of a backup, from the primary.
+pub(crate) fn copy(primary: &Cluster, replica: &Cluster) -> Result<(), Error> {
     let mut command = replica.home.account.command(&program("pg_basebackup")?);
     command.arg("--pgdata").arg(replica.data()).arg("--host").arg(primary.directory());
     command.args(["--port", &primary.port().to_string(), "--username", USER]);
@@ -102,11 +103,11 @@ fn copy(primary: &Cluster, replica: &Cluster) -> Result<(), Error> {
     let output = command.stdin(Stdio::null()).output().map_err(Error::io("run pg_basebackup"))?;
     succeeded("pg_basebackup", &output)?;
     // What the primary was told at run time, such as whom its commits wait for, is not meant for its replica.
-    write(replica, "postgresql.auto.conf")?;
-    write(replica, "standby.signal")
+    mark(replica, "postgresql.auto.conf")
 }
 
-fn write(replica: &Cluster, empty_file: &str) -> Result<(), Error> {
+/// Leaves an empty file in the data directory.
+pub(crate) fn mark(replica: &Cluster, empty_file: &str) -> Result<(), Error> {
     let path = replica.data().join(empty_file);
     std::fs::write(&path, "").map_err(Error::path("write", &path))?;
     replica.home.account.own(&path)

@@ -1,15 +1,11 @@
 //! One PostgreSQL server: its data directory is made, it is started and waited for.
 
-use std::{
-    fs::File,
-    os::unix::process::CommandExt,
-    process::{Child, Stdio},
-};
+use std::process::{Child, Stdio};
 
 use crate::{
     Error,
+    daemon::launch,
     home::Home,
-    patience::{PATIENCE, until},
     programs::{program, server_version},
     sql::succeeded,
     url::USER,
@@ -33,15 +29,13 @@ pub(crate) fn initialise(home: &Home, password: Option<&str>) -> Result<(), Erro
         // Production databases rarely sort by bytes. SQL that forgets to ask for it must not pass here.
         command.args(["--locale-provider=icu", "--icu-locale=en"]);
     }
-    let password_file = home.path().join("password");
     match password {
         Some(password) => {
-            std::fs::write(&password_file, password).map_err(Error::path("write", &password_file))?;
-            home.account.own(&password_file)?;
+            let file = home.write("password", password)?;
             // The password crosses the loopback in plain text: SCRAM would cost every connection of an unoptimised
             // test 50 ms, and guards nothing here. There is a password at all because other users of the machine
             // could otherwise become the account.
-            command.arg("--auth-host=password").arg("--pwfile").arg(&password_file);
+            command.arg("--auth-host=password").arg("--pwfile").arg(file);
         }
         None => {
             command.arg("--auth-host=reject");
@@ -53,34 +47,12 @@ pub(crate) fn initialise(home: &Home, password: Option<&str>) -> Result<(), Erro
 
 /// Starts a server on a directory that was initialised, and waits until it answers.
 pub(crate) fn start(home: &Home, port: u16, settings: &Settings) -> Result<Child, Error> {
-    let mut child = spawn(home, port, settings)?;
-    let ready = until(PATIENCE, || match child.try_wait().map_err(Error::io("look after postgres"))? {
-        Some(_) => Err(Error::Failed { program: "postgres".into(), output: home.log_tail() }),
-        None => Ok(is_ready(home, child.id()).then_some(())),
-    })?;
-    match ready {
-        Some(()) => Ok(child),
-        None => {
-            Err(Error::TooLate { what: "start of postgres".into(), limit: PATIENCE, log: home.log_tail() })
-        }
-    }
-}
-
-fn spawn(home: &Home, port: u16, settings: &Settings) -> Result<Child, Error> {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(home.log())
-        .map_err(Error::path("open", home.log()))?;
-    let errors = log.try_clone().map_err(Error::io("share a log"))?;
     let mut command = home.account.command(&program("postgres")?);
     command.arg("-D").arg(home.data()).args(["-p", &port.to_string()]).arg("-k").arg(home.path());
     for (name, value) in settings {
         command.arg("-c").arg(format!("{name}={value}"));
     }
-    // What ends the test's process group is not meant for the server: its watchdog ends it.
-    command.process_group(0).stdin(Stdio::null()).stdout(log).stderr(errors);
-    command.spawn().map_err(Error::io("start postgres"))
+    launch(home, "postgres", command, |pid| is_ready(home, pid))
 }
 
 /// The postmaster writes into this file how far it got. A file of a killed predecessor names another process.

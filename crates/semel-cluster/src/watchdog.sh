@@ -1,4 +1,4 @@
-# Ends what a directory is about, a cluster for example, and removes it once nobody needs it any more. Everything ends this
+# Ends what a directory is about, a server for example, and removes it once nobody needs it any more. Everything ends this
 # way, whether its guard was dropped or its process killed, so that there is one way to test.
 #
 #   sh -c SCRIPT watchdog HOME held                  until standard input ends: whoever held the other end is gone
@@ -16,6 +16,14 @@ process() {
 }
 
 postmaster() { process "$pid_file"; }
+
+# Every process that was started here has its number in a file of its own.
+alive() {
+  for file in "$home"/*.pid; do
+    if process "$file" >/dev/null; then return 0; fi
+  done
+  return 1
+}
 
 # SIGQUIT is PostgreSQL's immediate shutdown. A stopped postmaster has to be woken to hear it.
 stop_postmaster() {
@@ -36,7 +44,7 @@ remove_memory() {
   if [ -n "$memory" ]; then ipcrm --shmem-id "$memory"; fi
 }
 
-# Other processes that belong to the cluster (a pooler) leave their number in a file of their own.
+# Servers that are one process have nothing to lose: their data goes with them.
 stop_others() {
   for file in "$home"/*.pid; do
     if pid=$(process "$file"); then kill -KILL "$pid"; fi
@@ -53,9 +61,10 @@ remove_namespace() {
 }
 
 end() {
+  # Before the others, for it has children to take along.
+  stop_postmaster
   stop_others
   remove_namespace
-  stop_postmaster
   remove_memory
   # A process that was killed may still be making files.
   rm -rf -- "$home" || { sleep 0.5; rm -rf -- "$home"; }
@@ -71,7 +80,7 @@ while_used() {
   exec 8<"$place/used" 9<"$place/lock"
   while sleep $((limit / 12 + 1)); do
     flock --nonblock 9 || continue
-    postmaster >/dev/null || break
+    alive || break
     if flock --nonblock 8 && [ $(($(date +%s) - $(stat --dereference --format=%Y /dev/fd/8))) -ge "$limit" ]; then break; fi
     flock --unlock 8
     flock --unlock 9

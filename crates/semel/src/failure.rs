@@ -48,6 +48,9 @@ pub(crate) enum Failure {
     /// The configuration does not do.
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// The outbox of an application could not be read or changed.
+    #[error("{0}")]
+    Outbox(#[from] semel_outbox::relay::Error),
     /// Something that was asked for on the command line cannot be done.
     #[error("{0}")]
     Usage(String),

@@ -1,9 +1,9 @@
 //! What the functions answer.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Error;
+use crate::State;
 
 /// The answer to a publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,46 +35,6 @@ pub struct Completed {
     pub took: Option<Duration>,
 }
 
-/// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
-    /// Waiting.
-    Pending,
-    /// With a worker.
-    Processing,
-    /// Received by a worker, not settled yet.
-    AwaitingAck,
-    /// Done.
-    Completed,
-    /// A dead letter.
-    Dead,
-    /// Called off.
-    Cancelled,
-}
-
-impl State {
-    const ALL: [(Self, &'static str); 6] = [
-        (Self::Pending, "pending"),
-        (Self::Processing, "processing"),
-        (Self::AwaitingAck, "awaiting_ack"),
-        (Self::Completed, "completed"),
-        (Self::Dead, "dead"),
-        (Self::Cancelled, "cancelled"),
-    ];
-
-    fn read(name: &str) -> Result<Self, Error> {
-        let known = Self::ALL.into_iter().find(|(_, known)| *known == name);
-        known.map(|(state, _)| state).ok_or_else(|| Error::Answer(format!("{name} is no state of a job")))
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.into_iter().find(|(state, _)| state == self);
-        f.write_str(name.map_or("", |(_, name)| name))
-    }
-}
-
 /// The columns of an answer to a publish, in their order.
 pub(super) type PublishedRow = (String, String, i64, bool, bool, i32, Option<i64>);
 
@@ -83,7 +43,8 @@ impl Published {
         let (id, state, created_at, deduplicated, payload_matches, duplicates, key_expires_at) = row;
         Ok(Self {
             id,
-            state: State::read(&state)?,
+            state: State::named(&state)
+                .ok_or_else(|| Error::Answer(format!("{state} is no state of a job")))?,
             created_at: time(created_at),
             deduplicated,
             payload_matches,

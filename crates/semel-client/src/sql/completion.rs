@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Error;
+use crate::Effect;
 
 /// The work is done: what came of it, and what became of the effect.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,18 +14,6 @@ pub struct Completion {
     pub(super) result: Option<String>,
     effect: Option<Effect>,
     effect_key: Option<String>,
-}
-
-/// Whether the effect of a job happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Effect {
-    /// In this delivery.
-    Applied,
-    /// In an earlier one; this delivery returned the first result.
-    Replayed,
-    /// The job has no effect to record.
-    None,
 }
 
 impl Completion {

@@ -49,7 +49,8 @@ mod statement;
 #[cfg(feature = "tokio-postgres")]
 pub mod tokio_postgres;
 
-pub use answer::{Completed, Published, State};
-pub use completion::{Completion, Effect};
-pub use draft::{Draft, Jitter, Retry, Strategy};
+pub use crate::{Effect, Jitter, Retry, State, Strategy};
+pub use answer::{Completed, Published};
+pub use completion::Completion;
+pub use draft::Draft;
 pub use error::{Code, Error, Refusal, Violation};

@@ -7,4 +7,5 @@ mod namespace;
 mod process;
 mod proxy;
 mod replica;
+mod services;
 mod shared;

@@ -6,6 +6,7 @@ mod dev;
 mod migrate;
 mod moving;
 mod nodes;
+mod relay;
 mod serve;
 mod store;
 mod tour;
@@ -81,6 +82,8 @@ enum Command {
     Nodes(nodes::NodesArgs),
     /// Move a store's directory into PostgreSQL, or go on with that, and compare both sides
     Move(moving::MoveArgs),
+    /// Carry the outbox of an application to the server
+    Relay(relay::RelayArgs),
     /// Measure the store against the bars it must reach
     Bench(bench::BenchArgs),
     /// Child processes of the tour and the benchmark; not for people
@@ -99,6 +102,7 @@ impl Cli {
             Command::Migrate(args) => args.run(),
             Command::Nodes(args) => args.run(),
             Command::Move(args) => args.run(),
+            Command::Relay(args) => args.run(),
             Command::Bench(args) => args.run(),
             Command::Child(args) => args.run(),
         };

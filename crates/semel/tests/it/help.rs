@@ -14,6 +14,7 @@ fn the_first_page_names_every_command_and_where_to_start() {
         "migrate",
         "nodes",
         "move",
+        "relay",
         "bench",
         "Start here:",
         "semel store check /var/lib/semel",
@@ -26,7 +27,7 @@ fn the_first_page_names_every_command_and_where_to_start() {
 
 #[test]
 fn every_page_fits_a_terminal() {
-    let pages: [&[&str]; 15] = [
+    let pages: [&[&str]; 18] = [
         &["--help"],
         &["dev", "--help"],
         &["serve", "--help"],
@@ -40,6 +41,9 @@ fn every_page_fits_a_terminal() {
         &["migrate", "--help"],
         &["nodes", "--help"],
         &["move", "--help"],
+        &["relay", "--help"],
+        &["relay", "retry", "--help"],
+        &["relay", "schema", "--help"],
         &["bench", "--help"],
         &["bench", "store", "--help"],
     ];
@@ -53,7 +57,7 @@ fn every_page_fits_a_terminal() {
 
 #[test]
 fn wrong_usage_is_told_and_is_exit_code_2() {
-    let wrong: [&[&str]; 11] = [
+    let wrong: [&[&str]; 14] = [
         &[],
         &["frobnicate"],
         &["store", "check"],
@@ -63,6 +67,9 @@ fn wrong_usage_is_told_and_is_exit_code_2() {
         &["dev", "--listen", "nowhere"],
         &["serve", "--data", "here", "--store", "postgres://there/semel"],
         &["serve", "--print-config", "--new-key"],
+        &["relay"],
+        &["relay", "--database", "sqlite:x.db"],
+        &["relay", "retry", "--database", "sqlite:x.db"],
         &["bench", "store", "--keys", "many"],
         &["bench", "store", "--runs", "0"],
     ];

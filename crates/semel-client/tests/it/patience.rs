@@ -1,0 +1,160 @@
+//! Trying again: the key stays, the server's wishes count, and the deadline is kept.
+
+use std::time::Duration;
+
+use semel_client::Publish;
+use semel_client::http::{Client, Code, Error, Failure};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::scripted::{Scripted, answer, published, published_body};
+
+const BUSY: &str = r#"{"code":"store_busy","detail":"busy","status":503,"retryable":true}"#;
+
+fn client(url: &str, deadline: Duration) -> Client {
+    Client::builder(url).deadline(deadline).api_key("sml_1").build().unwrap()
+}
+
+fn wish() -> Publish {
+    Publish::new("q", &json!({ "n": 1 })).unwrap()
+}
+
+#[tokio::test]
+async fn every_try_carries_the_same_key() {
+    let busy = || answer(503, &[], BUSY);
+    let server = Scripted::start([busy(), answer(502, &[], "<html>"), busy(), published("job_1")]).await;
+    let client = client(&server.url(), Duration::from_secs(30));
+    let wish = wish();
+    assert_eq!(client.publish(&wish).await.unwrap().id, "job_1");
+    let asked = server.asked();
+    assert_eq!(asked.len(), 4);
+    for asked in asked {
+        assert_eq!(asked.path, "/v1/queues/q/jobs");
+        assert_eq!(asked.body["idempotencyKey"], wish.idempotency_key());
+        assert_eq!(asked.authorization.as_deref(), Some("Bearer sml_1"));
+    }
+}
+
+#[tokio::test]
+async fn nobody_comes_back_before_the_server_wants_it() {
+    for status in [429, 503] {
+        let server = Scripted::start([answer(status, &[("retry-after", "1")], ""), published("job_1")]).await;
+        client(&server.url(), Duration::from_secs(30)).publish(&wish()).await.unwrap();
+        let asked = server.asked();
+        assert!(asked[1].at - asked[0].at >= Duration::from_secs(1), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_past_the_deadline_is_not_begun() {
+    let server = Scripted::start([answer(503, &[("retry-after", "3600")], BUSY)]).await;
+    let error = client(&server.url(), Duration::from_secs(30)).publish(&wish()).await.unwrap_err();
+    let Error::Deadline { tries: 1, maybe_done: false, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(error.problem().unwrap().retry_after, Some(Duration::from_secs(3600)));
+    assert!(error.retryable());
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn the_deadline_is_over_all_tries() {
+    let server = Scripted::start([]).await;
+    let error = client(&server.url(), Duration::from_millis(300)).publish(&wish()).await.unwrap_err();
+    let Error::Deadline { tries, maybe_done: false, last } = &error else { panic!("{error:?}") };
+    assert_eq!(usize::try_from(*tries).unwrap(), server.asked().len());
+    assert!(matches!(last.as_ref(), Failure::Problem(_)), "{last}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_has_done_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = client(&url, Duration::from_millis(200)).publish(&wish()).await.unwrap_err();
+    let Error::Deadline { maybe_done: false, last, .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(last.as_ref(), Failure::Unreachable(_)), "{last}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_may_have_done_it() {
+    // It takes connections, and nobody ever reads them.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let client = Client::builder(url)
+        .deadline(Duration::from_millis(300))
+        .try_timeout(Duration::from_millis(50))
+        .build()
+        .unwrap();
+    let error = client.publish(&wish()).await.unwrap_err();
+    let Error::Deadline { tries, maybe_done: true, last } = &error else { panic!("{error:?}") };
+    assert!(*tries > 1 && matches!(last.as_ref(), Failure::Unanswered(_)), "{error:?}");
+    assert!(error.to_string().contains("send the same again"), "{error}");
+}
+
+#[tokio::test]
+async fn a_clear_no_is_not_argued_with() {
+    let no = r#"{"code":"unauthorized","detail":"no such key","status":401,"retryable":false}"#;
+    let failed = r#"{"code":"store_failed","detail":"the disk is gone","status":503,"retryable":false}"#;
+    for (status, body, code) in [(401, no, Code::Unauthorized), (503, failed, Code::StoreFailed)] {
+        let server = Scripted::start([answer(status, &[], body)]).await;
+        let error = client(&server.url(), Duration::from_secs(30)).publish(&wish()).await.unwrap_err();
+        let Error::Refused(problem) = &error else { panic!("{error:?}") };
+        assert_eq!((problem.status, &problem.code), (status, &code));
+        assert_eq!((server.asked().len(), error.retryable()), (1, false));
+    }
+}
+
+#[tokio::test]
+async fn only_what_failed_for_now_is_sent_again() {
+    let (done, no) =
+        (published_body("job_1"), r#"{"code":"invalid","detail":"x","status":400,"retryable":false}"#);
+    let first = answer(200, &[], &format!(r#"{{"results":[{done},{BUSY},{no}]}}"#));
+    let second = answer(200, &[], &format!(r#"{{"results":[{}]}}"#, published_body("job_2")));
+    let server = Scripted::start([first, second]).await;
+    let wishes = [wish(), wish(), wish()];
+    let answers = client(&server.url(), Duration::from_secs(30)).publish_all(&wishes).await;
+    assert_eq!(answers[0].as_ref().unwrap().id, "job_1");
+    assert_eq!(answers[1].as_ref().unwrap().id, "job_2");
+    assert!(matches!(&answers[2], Err(Error::Refused(problem)) if problem.code == Code::Invalid));
+    let asked = server.asked();
+    let keys = |at: usize| -> Vec<_> {
+        let jobs = asked[at].body["jobs"].as_array().unwrap();
+        jobs.iter().map(|job| job["idempotencyKey"].as_str().unwrap().to_owned()).collect()
+    };
+    let wished = wishes.iter().map(Publish::idempotency_key).collect::<Vec<_>>();
+    assert_eq!(keys(0), wished);
+    assert_eq!(keys(1), [wishes[1].idempotency_key()]);
+}
+
+#[tokio::test]
+async fn a_batch_that_cannot_be_sent_fails_item_by_item() {
+    let server = Scripted::start([]).await;
+    let other = Publish::new("other", &1).unwrap();
+    let wishes = [wish(), other, wish()];
+    let answers = client(&server.url(), Duration::from_millis(100)).publish_all(&wishes).await;
+    assert_eq!(answers.len(), 3);
+    for answer in answers {
+        assert!(matches!(answer, Err(Error::Deadline { maybe_done: false, .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_halved() {
+    let large = r#"{"code":"body_too_large","detail":"x","status":413,"retryable":false}"#;
+    let done = |ids: &[&str]| {
+        let jobs: Vec<_> = ids.iter().map(|id| published_body(id)).collect();
+        answer(200, &[], &format!(r#"{{"results":[{}]}}"#, jobs.join(",")))
+    };
+    let too_large = || answer(413, &[], large);
+    let answers = [too_large(), done(&["job_1"]), too_large(), done(&["job_2"]), too_large()];
+    let server = Scripted::start(answers).await;
+    let wishes = [wish(), wish(), wish()];
+    let answers = client(&server.url(), Duration::from_secs(30)).publish_all(&wishes).await;
+    assert_eq!(answers[0].as_ref().unwrap().id, "job_1");
+    assert_eq!(answers[1].as_ref().unwrap().id, "job_2");
+    let alone = answers[2].as_ref().unwrap_err();
+    assert_eq!(
+        alone.problem().unwrap().code,
+        Code::BodyTooLarge,
+        "one that is too large by itself is refused"
+    );
+}

@@ -1,0 +1,7 @@
+-- Ends the lease of a claim now, if it is still the holder's.
+UPDATE semel_ledger_entry
+SET `until` = LEAST(`until`, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
+WHERE consumer = ? AND `key` = ? AND step = ? AND owner = ? AND token = ?
+  AND done_at IS NULL
+  AND (expires_at IS NULL
+       OR expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)

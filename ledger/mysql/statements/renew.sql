@@ -1,0 +1,8 @@
+-- Extends a lease, if it is still the holder's. An expiry before its end moves there.
+UPDATE semel_ledger_entry
+SET `until` = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 + ?,
+    expires_at = GREATEST(expires_at, `until`)
+WHERE consumer = ? AND `key` = ? AND step = ? AND owner = ? AND token = ?
+  AND done_at IS NULL
+  AND (expires_at IS NULL
+       OR expires_at > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
