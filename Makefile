@@ -83,8 +83,8 @@ advisories: ## Known vulnerabilities among the dependencies (needs access to git
 
 # The tests are those of `make test`; they read how long to go on from the environment.
 .PHONY: nodes
-nodes: need ## The faults of many nodes on one PostgreSQL, in their short form (minutes)
-	$(NEXTEST) -p semel-proof --test nodes --ignore-default-filter
+nodes: need ## Of `make test`, only the faults of many nodes on one PostgreSQL (minutes)
+	$(NEXTEST) -p semel-proof --test nodes
 
 .PHONY: soak
 soak: export SEMEL_SOAK := 1

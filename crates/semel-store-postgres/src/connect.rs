@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
+use futures_util::future::join_all;
 use semel_store::StoreError;
-use tokio::time::Instant;
+use semel_store::shared::Exposure;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Socket;
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::tls::MakeTlsConnect;
@@ -13,12 +15,16 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::address::Address;
 use crate::fault::Fault;
+use crate::hosts::Hosts;
 use crate::options::Options;
 use crate::patience::Patience;
+use crate::reign;
 use crate::session::{Link, Session};
 use crate::tls;
 
-/// How long making a connection may take. A server that is there answers in milliseconds; one behind a dead network never.
+/// How long a server may take to be reached. One that is there is in milliseconds; one behind a dead network never is.
+const REACH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long making a connection may take, with all that is said before it can be used.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long data may stay unconfirmed before the system calls the connection broken: a partition is noticed in seconds.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -86,6 +92,24 @@ impl Pool {
         Ok(session)
     }
 
+    /// Looks at every server of an address that names several.
+    pub(crate) async fn meet_all(&self) {
+        let maker = self.0.manager();
+        if maker.hosts.count() > 1 {
+            maker.meet_all().await;
+        }
+    }
+
+    /// Asks where a connection leads by now: a pooler keeps it while the server behind it changes.
+    pub(crate) async fn greet_again(&self, session: &Session) -> Result<(), Fault> {
+        reign::greet(session, &self.0.manager().reigns).await.map(drop)
+    }
+
+    /// What the primaries so far may have lost, as far as its connections were told.
+    pub(crate) fn exposure(&self) -> Option<Exposure> {
+        self.0.manager().reigns.exposure()
+    }
+
     /// Ends all connections that are idle, and the others when they come back.
     pub(crate) fn close(&self) {
         self.0.close();
@@ -104,7 +128,9 @@ pub(crate) type Wire =
 /// What makes connections and looks after them.
 #[derive(Debug)]
 pub(crate) struct Maker {
-    config: tokio_postgres::Config,
+    hosts: Hosts,
+    /// What it has met of primaries.
+    reigns: reign::Memory,
     tls: Tls,
     prepare: bool,
     /// Sent with every `BEGIN` where a connection cannot keep it.
@@ -128,7 +154,7 @@ impl Maker {
         config
             .application_name(format!("semel {}", options.node_name))
             .target_session_attrs(TargetSessionAttrs::ReadWrite)
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(REACH_TIMEOUT)
             .tcp_user_timeout(TCP_USER_TIMEOUT)
             .keepalives_idle(KEEPALIVE_IDLE);
         let settings = Settings::of(options);
@@ -140,28 +166,89 @@ impl Maker {
         let begin = format!("{BEGIN}{own}");
         // The database gives up first, so that its answer, and not a guess, tells what happened.
         let answer_timeout = options.statement_timeout + CONNECT_TIMEOUT;
-        Ok(Self { config, tls: Tls(tls), prepare: options.prepare, begin, answer_timeout })
+        let (hosts, reigns) = (Hosts::of(&config), reign::Memory::default());
+        Ok(Self { hosts, reigns, tls: Tls(tls), prepare: options.prepare, begin, answer_timeout })
     }
 
-    /// The two ends of a connection.
-    pub(crate) async fn open(&self) -> Result<(tokio_postgres::Client, Wire), Fault> {
-        let made = self.config.connect(self.tls.0.clone()).await;
-        made.map_err(|e| match Fault::from(e) {
+    /// The same with another's memory of primaries.
+    pub(crate) fn remembering(mut self, pool: &Pool) -> Self {
+        self.reigns = pool.0.manager().reigns.clone();
+        self
+    }
+
+    /// One connection to the first server that takes writes.
+    pub(crate) async fn connect(&self) -> Result<Link, Fault> {
+        self.first_good(|config| self.connect_at(config, drive)).await.map(|(link, ())| link)
+    }
+
+    /// The same to a server that is known to be the primary, with what the end to be driven is given to.
+    pub(crate) async fn connect_to_primary<D>(&self, drive: impl Fn(Wire) -> D) -> Result<(Link, D), Fault> {
+        self.first_good(|config| self.connect_and_greet(config, &drive)).await
+    }
+
+    /// Looks at every server there is: of two that take writes, the later primary is known from then on.
+    async fn meet_all(&self) {
+        let meet = |(_, config)| timeout(CONNECT_TIMEOUT, self.connect_and_greet(config, drive));
+        join_all(self.hosts.in_turn().map(meet)).await;
+    }
+
+    /// What the first server gives with which it can be done, or why it could not be done with the last.
+    async fn first_good<'a, T, F>(
+        &'a self,
+        attempt: impl Fn(&'a tokio_postgres::Config) -> F,
+    ) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, Fault>>,
+    {
+        let mut fault = Fault::Unreachable("the address names no server".into());
+        for (at, config) in self.hosts.in_turn() {
+            self.hosts.trying(at);
+            let attempted = timeout(CONNECT_TIMEOUT, attempt(config)).await;
+            fault = match attempted {
+                Ok(Ok(good)) => {
+                    self.hosts.found(at);
+                    return Ok(good);
+                }
+                Ok(Err(refused)) => refused,
+                Err(_) => Fault::Unreachable("the server does not answer".into()),
+            };
+            tracing::debug!(server = at, %fault, "a server was not the one to use");
+        }
+        Err(fault)
+    }
+
+    async fn connect_and_greet<D>(
+        &self,
+        config: &tokio_postgres::Config,
+        drive: impl Fn(Wire) -> D,
+    ) -> Result<(Link, D), Fault> {
+        let (mut link, driver) = self.connect_at(config, drive).await?;
+        link.reign = reign::greet(&link, &self.reigns).await?;
+        Ok((link, driver))
+    }
+
+    async fn connect_at<D>(
+        &self,
+        config: &tokio_postgres::Config,
+        drive: impl Fn(Wire) -> D,
+    ) -> Result<(Link, D), Fault> {
+        let made = config.connect(self.tls.0.clone()).await;
+        let (client, wire) = made.map_err(|e| match Fault::from(e) {
             Fault::Lost(what) => Fault::Unreachable(what),
             other => other,
-        })
+        })?;
+        let driver = drive(wire);
+        Ok((Link::new(client, self.prepare, self.begin.clone(), self.answer_timeout), driver))
     }
+}
 
-    /// One connection. Its driver lives as long as the runtime that made it, and ends with it.
-    pub(crate) async fn connect(&self) -> Result<Link, Fault> {
-        let (client, connection) = self.open().await?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the database ended");
-            }
-        });
-        Ok(Link::new(client, self.prepare, self.begin.clone(), self.answer_timeout))
-    }
+/// Drives a connection. That lives as long as the runtime that made it, and ends with it.
+fn drive(wire: Wire) {
+    tokio::spawn(async move {
+        if let Err(error) = wire.await {
+            tracing::debug!(%error, "a connection to the database ended");
+        }
+    });
 }
 
 impl managed::Manager for Maker {
@@ -169,10 +256,13 @@ impl managed::Manager for Maker {
     type Error = Fault;
 
     async fn create(&self) -> Result<Link, Fault> {
-        self.connect().await
+        self.connect_to_primary(drive).await.map(|(link, ())| link)
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<Fault> {
+        if link.reign.is_some_and(|reign| self.reigns.is_over(reign)) {
+            return Err(RecycleError::message("it leads to an old primary"));
+        }
         if link.is_usable() { Ok(()) } else { Err(RecycleError::message("the connection is closed")) }
     }
 }

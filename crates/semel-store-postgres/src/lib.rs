@@ -10,8 +10,10 @@ mod catalog;
 mod clock;
 mod connect;
 mod days;
+pub mod doctor;
 mod fault;
 mod flight;
+mod hosts;
 pub mod import;
 mod join;
 mod law;
@@ -24,6 +26,7 @@ mod patience;
 mod peers;
 mod prune;
 mod read;
+mod reign;
 mod row;
 #[cfg(test)]
 mod scratch;
@@ -34,5 +37,5 @@ mod tls;
 
 pub use migrate::{MIGRATIONS, Migration, migrate, pending};
 pub use options::Options;
-pub use peers::nodes;
+pub use peers::{Roster, nodes};
 pub use store::PostgresStore;

@@ -13,4 +13,6 @@ pub(crate) const QUEUE: i32 = 0x5345_4d03;
 /// A queue that applications publish to in transactions of their own (`semel.publish`): shared by them, held alone by whoever
 /// deletes the queue. Such a transaction may last, so nothing else waits for it.
 pub(crate) const PUBLISH: i32 = 0x5345_4d04;
+/// One node at a time finds out that another server is the primary.
+pub(crate) const REIGN: i32 = 0x5345_4d06;
 // 0x5345_4d05 is taken by `semel.next_id`, for moments within a statement.

@@ -47,9 +47,7 @@ pub(crate) async fn prune(work: &mut Work<'_>, limit: u32, last: bool) -> Result
 
 /// Finished jobs whose time to be looked at has come, and their keys.
 struct Found {
-    ids: Vec<i64>,
-    queues: BTreeSet<i32>,
-    keys: BTreeSet<(i32, String)>,
+    jobs: BTreeMap<i64, (i32, Option<String>)>,
     /// Whether there are more of them.
     more: bool,
 }
@@ -57,17 +55,31 @@ struct Found {
 impl Found {
     async fn look(work: &Work<'_>, room: i64) -> Result<Self, Fault> {
         let rows = work.session.query(&TO_LOOK_AT, &[&sql_time(work.now()), &(room + 1)]).await?;
-        let (mut ids, mut queues, mut keys) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         let room = usize::try_from(room).unwrap_or(0);
-        for row in rows.iter().take(room) {
+        let jobs = rows.iter().take(room).map(|row| {
             let mut cells = Cells::of(row);
-            let (id, queue, key): (i64, i32, Option<String>) = (cells.take()?, cells.take()?, cells.take()?);
-            ids.push(id);
-            queues.insert(queue);
-            keys.extend(key.map(|key| (queue, key)));
-        }
-        ids.sort_unstable();
-        Ok(Self { ids, queues, keys, more: rows.len() > room })
+            Ok((cells.take()?, (cells.take()?, cells.take()?)))
+        });
+        Ok(Self { jobs: jobs.collect::<Result<_, Fault>>()?, more: rows.len() > room })
+    }
+
+    fn queues(&self) -> BTreeSet<i32> {
+        self.jobs.values().map(|(queue, _)| *queue).collect()
+    }
+
+    /// The keys of jobs in these queues, in order.
+    fn keys(&self, queues: &[i32]) -> BTreeSet<(i32, &str)> {
+        let keys = self.jobs.values().filter_map(|(queue, key)| Some((*queue, key.as_deref()?)));
+        keys.filter(|(queue, _)| queues.contains(queue)).collect()
+    }
+
+    /// The jobs without those under one of these keys, in order.
+    fn without(&self, busy: &BTreeSet<(i32, &str)>) -> Vec<i64> {
+        let is_busy = |queue: &i32, key: &Option<String>| {
+            key.as_deref().is_some_and(|key| busy.contains(&(*queue, key)))
+        };
+        let jobs = self.jobs.iter().filter(|(_, (queue, key))| !is_busy(queue, key));
+        jobs.map(|(id, _)| *id).collect()
     }
 }
 
@@ -107,24 +119,22 @@ impl Queues {
 }
 
 impl Bite {
-    /// Locks what was found, in the order in which everybody does: queues, keys, jobs. A job that somebody else has in hand
-    /// is left for the next time. So are the jobs of a queue that is locked, if this transaction has locks already: it must
-    /// not wait for another then.
+    /// Locks what was found, in the order in which everybody does: queues, keys, jobs. A job that somebody else has in hand,
+    /// or whose key somebody has, is left for the next time. So are the jobs of a queue that is locked, if this transaction
+    /// has locks already: it must not wait for another then.
     async fn take(work: &Work<'_>, found: &Found) -> Result<Self, Setback> {
-        let numbers = lock_queues(work, found).await?;
-        let held = |(queue, _): &&(i32, String)| numbers.contains(queue);
-        let (key_queues, keys): (Vec<i32>, Vec<&str>) =
-            found.keys.iter().filter(held).map(|(queue, key)| (*queue, key.as_str())).unzip();
-        let now = sql_time(work.now());
+        let named = found.queues();
+        let numbers = lock_queues(work, &named).await?;
+        let (key_queues, keys): (Vec<i32>, Vec<&str>) = found.keys(&numbers).into_iter().unzip();
         let mut flight = Flight::on(work.session);
         let queues = flight.query(&QUEUES, vec![&numbers]);
-        flight.query(&LOCK_KEYS, vec![&key_queues, &keys]);
-        let jobs = flight.query(&TO_PRUNE, vec![&found.ids, &now, &numbers]);
+        let busy = flight.query(&LOCK_KEYS, vec![&key_queues, &keys]);
         let landed = flight.land().await?;
         let queues = Queues::read(work, landed.rows(queues))?;
-        let jobs =
-            landed.rows(jobs).iter().map(|row| read_done(row, &queues.rows)).collect::<Result<_, _>>()?;
-        Ok(Self { queues, jobs, left_out: numbers.len() < found.queues.len() })
+        let ids = found.without(&read_keys(landed.rows(busy))?);
+        let jobs = work.session.query(&TO_PRUNE, &[&ids, &sql_time(work.now()), &numbers]).await?;
+        let jobs = jobs.iter().map(|row| read_done(row, &queues.rows)).collect::<Result<_, _>>()?;
+        Ok(Self { queues, jobs, left_out: numbers.len() < named.len() })
     }
 
     /// Does with each job what its retention says, and tells how many were dropped and how many stripped.
@@ -159,9 +169,17 @@ impl Bite {
     }
 }
 
+fn read_keys(rows: &[Row]) -> Result<BTreeSet<(i32, &str)>, Fault> {
+    let read = |row| {
+        let mut cells = Cells::of(row);
+        Ok((cells.take()?, cells.take()?))
+    };
+    rows.iter().map(read).collect()
+}
+
 /// Locks the queues of jobs that were found, so that their rules do not change meanwhile, and says which.
-async fn lock_queues(work: &Work<'_>, found: &Found) -> Result<Vec<i32>, Fault> {
-    let numbers: Vec<i32> = found.queues.iter().copied().collect();
+async fn lock_queues(work: &Work<'_>, named: &BTreeSet<i32>) -> Result<Vec<i32>, Fault> {
+    let numbers: Vec<i32> = named.iter().copied().collect();
     let waits = !work.has_locks();
     let rows = work.session.query(&LOCK_QUEUES, &[&locks::QUEUE, &numbers, &waits]).await?;
     rows.iter().map(|row| Cells::of(row).take()).collect()

@@ -16,6 +16,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use crate::connect::Maker;
 use crate::fault::Fault;
+use crate::reign::Reign;
 
 /// A statement and the types of its parameters, so that it can go out without asking the database for them first.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Link {
     prepare: bool,
     begin: String,
     answer_timeout: Duration,
+    /// The server it leads to, if that is known.
+    pub(crate) reign: Option<Reign>,
     /// When whoever uses it now loses patience.
     until: Option<Instant>,
     statements: Mutex<Statements>,
@@ -53,7 +56,7 @@ struct Statements {
 impl Link {
     pub(crate) fn new(client: Client, prepare: bool, begin: String, answer_timeout: Duration) -> Self {
         let (statements, unsettled) = (Mutex::default(), AtomicBool::new(false));
-        Self { client, prepare, begin, answer_timeout, until: None, statements, unsettled }
+        Self { client, prepare, begin, answer_timeout, reign: None, until: None, statements, unsettled }
     }
 
     /// From now on it is used by somebody whose patience ends then.

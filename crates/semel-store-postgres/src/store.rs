@@ -12,7 +12,7 @@ use crate::connect::{Maker, Pool};
 use crate::join::Place;
 use crate::options::Options;
 use crate::peers::{Ear, Seat};
-use crate::{days, join, migrate, survey};
+use crate::{days, join, migrate, reign, survey};
 
 /// An open PostgreSQL store: one node of as many as there are.
 #[derive(Debug)]
@@ -39,15 +39,17 @@ impl PostgresStore {
             false => migrate::require_current(url).await?,
         }
         let pool = Pool::new(url, &options)?;
+        pool.meet_all().await;
         let clock = StoreClock::new(options.clock.clone());
         let session = pool.session().await.map_err(|fault| survey::not_opened(&fault))?;
+        reign::establish(&session).await.map_err(|fault| survey::not_opened(&fault))?;
         let place = join::join(&session, &clock, &options).await?;
         if let Err(fault) = days::make(&session, clock.now(), options.days_ahead).await {
             tracing::warn!(%fault, "no partitions were made for the coming days; it is tried again");
         }
         drop(session);
         let seat = Seat::new(place.node, place.joined_at);
-        let listens = Maker::new(options.listen_url.as_deref().unwrap_or(url), &options)?;
+        let listens = Maker::new(options.listen_url.as_deref().unwrap_or(url), &options)?.remembering(&pool);
         let ear = Ear::new(listens, pool.clone(), seat.clone());
         let (ids, catalog) = (Mutex::new(place.ids), Catalog::default());
         let tend_days_at = Mutex::default();

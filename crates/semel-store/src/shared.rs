@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use async_trait::async_trait;
+use semel_core::ids::JobId;
+use semel_core::lease::Delivery;
 use semel_core::name::QueueName;
 use semel_core::time::{Millis, Timestamp};
 
@@ -48,6 +50,27 @@ pub struct NodeRecord {
     pub lost: bool,
     /// The roles it holds, by name.
     pub roles: Vec<String>,
+}
+
+/// A time of which the store may lack what it answered: a server took over that had not heard of everything, or a backup was
+/// restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exposure {
+    /// Up to here nothing is missing.
+    pub since: Timestamp,
+    /// From here on nothing is missing.
+    pub until: Timestamp,
+    /// The newest job that the store had then.
+    pub newest: JobId,
+}
+
+impl Exposure {
+    /// Whether a job may have been delivered in that time, and done, and the store does not know it: the store had the job
+    /// when it went on, and the job's time had come. It stays so until the job ends, however often it is delivered. Once it
+    /// has ended it is not delivered, unless somebody replays it, and then the same question is open.
+    pub fn covers(&self, delivery: &Delivery) -> bool {
+        delivery.id <= self.newest && delivery.spec.run_at <= self.until
+    }
 }
 
 /// What a node hears when it says that it is up.
@@ -143,6 +166,12 @@ pub trait Shared: Send + Sync + 'static {
 
     /// Every node, by number, with those that died not long ago.
     async fn nodes(&self) -> Result<Vec<NodeRecord>, StoreError>;
+
+    /// The latest time of which this store may lack what it answered; nothing, if there never was one.
+    ///
+    /// After a lease whose jobs it [covers](Exposure::covers), it MUST be known here. A store that cannot lose what it
+    /// answered, or cannot tell, says nothing.
+    fn exposure(&self) -> Option<Exposure>;
 
     /// Tells the others where to look. It MAY be lost on the way.
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError>;

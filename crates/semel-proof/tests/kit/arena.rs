@@ -81,7 +81,7 @@ impl Arena {
     }
 
     /// What one more client or worker needs.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
+    fn shared(&self) -> Shared {
         let door = self.launch.address.into();
         Shared::new(door, self.seed, Arc::clone(&self.witness), Arc::clone(&self.well))
     }

@@ -61,7 +61,7 @@ impl Publisher {
         }
         match self.dice.below(100) {
             0..=9 => self.publish_batch(),
-            10..=11 => self.cancel(),
+            10..=11 if self.shared.cancels => self.cancel(),
             _ => {
                 let item = self.item();
                 self.publish(item)

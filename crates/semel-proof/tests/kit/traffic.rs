@@ -22,12 +22,14 @@ pub(crate) struct Shared {
     /// Everybody ends.
     pub(crate) abandon: Sign,
     next: AtomicU64,
+    /// Whether jobs are called off now and then.
+    pub(crate) cancels: bool,
 }
 
 impl Shared {
-    pub(crate) fn new(door: Door, seed: u64, witness: Arc<Witness>, stop: Arc<Sign>) -> Arc<Self> {
+    pub(crate) fn new(door: Door, seed: u64, witness: Arc<Witness>, stop: Arc<Sign>) -> Self {
         let (abandon, next) = (Sign::default(), AtomicU64::new(1));
-        Arc::new(Self { door, seed, witness, stop, abandon, next })
+        Self { door, seed, witness, stop, abandon, next, cancels: true }
     }
 
     pub(crate) fn new_number(&self) -> u64 {
@@ -53,7 +55,8 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn start(shared: Arc<Shared>, publishers: u64, workers: u64) -> Self {
+    pub(crate) fn start(shared: Shared, publishers: u64, workers: u64) -> Self {
+        let shared = Arc::new(shared);
         let publishers = (1..=publishers).map(|number| {
             let publisher = Publisher::new(Arc::clone(&shared), number);
             std::thread::spawn(move || publisher.run())

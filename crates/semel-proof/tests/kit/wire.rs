@@ -50,6 +50,9 @@ pub(crate) struct Delivery {
     idempotency_key: Option<String>,
     lease: String,
     deadline: String,
+    /// Whether it may have been done before, by its own account.
+    #[serde(default)]
+    pub(crate) possibly_applied: bool,
 }
 
 impl Delivery {

@@ -61,7 +61,7 @@ fn heavy_nodes_with_a_cable_that_loses_packets() {
     let traffic = cabled.stage.traffic();
     cabled.stage.wait_for_work(100);
     [Side::Client, Side::Server].into_iter().for_each(|side| cabled.lose(side, 20));
-    pass(Duration::from_secs(if settings::is_soak() { 60 } else { 4 }));
+    pass(Duration::from_secs(if settings::is_soak() { 60 } else { 2 }));
     cabled.stage.wait_for_work(100);
     cabled.heal();
     let sides = if settings::is_soak() { &[Side::Server, Side::Client][..] } else { &[Side::Server] };

@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use semel_cluster::Cluster;
+use semel_core::key::Key;
+use semel_core::payload::Payload;
+use semel_core::time::{Millis, Timestamp};
 use semel_proof::disk::skip;
+use semel_proof::history::Call;
 use semel_proof::settings;
-use serde_json::{Value, json};
+use semel_proof::workload::digest;
+use serde_json::json;
 
 use crate::kit::faketime::{jump, library, with_clock};
-use crate::kit::http::Client;
+use crate::kit::http::Response;
 use crate::kit::pause::pass;
+use crate::kit::plan::{Queue, queue_name};
 use crate::kit::process::Launch;
 use crate::kit::wire::time;
 use crate::kit::witness::wall_clock;
-use crate::stage::{DATABASE, NODES, Node, Stage};
+use crate::stage::{DATABASE, NODES, Node, Stage, turn};
 
+const TICKS: &str = "ticks";
 const SKEWS: [(&str, i64); NODES] = [("+10m", 600), ("+0", 0), ("-10m", -600)];
 /// How far off a time may be that was right when it was told: a fraction of the skew, and longer than any answer takes.
 const CLOSE_MILLIS: u64 = 5000;
@@ -63,42 +70,44 @@ fn assert_right(stage: &Stage, node: usize) {
     assert!(off < CLOSE_MILLIS, "{stats}");
 }
 
-/// A schedule of all nodes that strikes every second, into a queue that nobody works on.
-struct Ticks {
-    client: Client,
-    began: u64,
+/// A schedule of all nodes that strikes every second.
+struct Ticks<'a> {
+    stage: &'a Stage,
+    began: Timestamp,
 }
 
-impl Ticks {
-    fn start(stage: &Stage) -> Self {
-        let mut client = stage.client();
-        done(&mut client, "PUT", "/v1/queues/ticks", &json!({}));
-        let began = wall_clock().millis();
-        let schedule = json!({"queue": "ticks", "cron": "* * * * * *", "payload": 1});
-        done(&mut client, "PUT", "/v1/schedules/ticks", &schedule);
-        Self { client, began }
+impl<'a> Ticks<'a> {
+    fn start(stage: &'a Stage) -> Self {
+        stage.put(&Queue::new(TICKS, &json!({"type": "pull", "leaseSeconds": 10})));
+        let schedule = json!({"queue": TICKS, "cron": "* * * * * *", "payload": 1}).to_string();
+        let began = wall_clock();
+        done(&stage.client().ask("PUT", "/v1/schedules/ticks", &schedule).unwrap());
+        Self { stage, began }
     }
 
-    /// Each second was struck once. Then the queue is taken away: nobody who was heard has published what is in it.
-    fn end(mut self) {
-        done(&mut self.client, "DELETE", "/v1/schedules/ticks", &Value::Null);
-        let passed = (wall_clock().millis() - self.began) / 1000;
-        let leased = done(&mut self.client, "POST", "/v1/queues/ticks/lease", &json!({"max": 256}));
-        let jobs = leased["jobs"].as_array().unwrap();
-        println!("{} seconds were struck while {passed} passed", jobs.len());
-        let struck = u64::try_from(jobs.len()).unwrap();
-        assert!((passed / 2..=passed + 1).contains(&struck), "{struck} of {passed}");
-        for job in jobs {
-            let path = format!("/v1/jobs/{}/ack", job["id"].as_str().unwrap());
-            done(&mut self.client, "POST", &path, &json!({"lease": job["lease"]}));
-        }
-        done(&mut self.client, "DELETE", "/v1/queues/ticks", &Value::Null);
+    /// Each second was struck once, whoever of the nodes did it.
+    fn end(self) {
+        done(&self.stage.client().ask("DELETE", "/v1/schedules/ticks", "").unwrap());
+        let now = wall_clock();
+        let seconds: Vec<_> = (self.began.millis() / 1000..=now.millis() / 1000).map(strike).collect();
+        let first = self.stage.witness.invoke(&seconds);
+        // Nobody is told whether the server has published it.
+        (first..).zip(&seconds).for_each(|(op, _)| self.stage.witness.unknown(op, "a schedule".into()));
+        let struck = turn::take(self.stage, &mut self.stage.client(), TICKS, 0).jobs;
+        let most = seconds.len();
+        println!("{struck} of {most} seconds were struck");
+        assert!((most / 2..=most).contains(&struck), "{struck} of {most}");
     }
 }
 
-fn done(client: &mut Client, method: &str, path: &str, body: &Value) -> Value {
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let answer = client.ask(method, path, &body).unwrap();
-    assert!(answer.status < 300, "{method} {path}: {}", answer.text());
-    answer.json()
+/// What the schedule publishes when a second strikes.
+fn strike(second: u64) -> Call {
+    let date = jiff::Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+    let key = Key::try_from(format!("schedule:{TICKS}:{date}")).unwrap();
+    let digest = digest(&Payload::from_parsed("1".to_owned()));
+    Call::Publish { queue: queue_name(TICKS), key: Some(key), digest, delay: Millis::ZERO }
+}
+
+fn done(answer: &Response) {
+    assert!(answer.status < 300, "{}", answer.text());
 }

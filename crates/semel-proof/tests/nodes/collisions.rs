@@ -58,7 +58,7 @@ fn heavy_nodes_whose_transactions_collide() {
             }
         })
     };
-    pass(Duration::from_secs(if settings::is_soak() { 120 } else { 6 }));
+    pass(Duration::from_secs(if settings::is_soak() { 120 } else { 3 }));
     over.give();
     opponent.join().unwrap();
     cluster.sql(DATABASE, WALK).unwrap();

@@ -22,7 +22,7 @@ fn heavy_nodes_whose_commits_are_cut() {
     assert_unknown_and_resolved_by_key(&stage, &proxies);
     let traffic = stage.traffic();
     let traps = [Trap::commit_answer_lost(), Trap::commit_sent(), Trap::commit_lost()];
-    let rounds = if settings::is_soak() { 1000 } else { 40 };
+    let rounds = if settings::is_soak() { 1000 } else { 21 };
     for round in 0..rounds {
         let proxy = &proxies[round % NODES];
         proxy.cut_when(traps[round % traps.len()].clone());

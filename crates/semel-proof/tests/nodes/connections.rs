@@ -14,7 +14,7 @@ use crate::stage::{DATABASE, Stage};
 
 #[test]
 fn heavy_nodes_whose_backends_are_terminated() {
-    let rounds = if settings::is_soak() { 60 } else { 4 };
+    let rounds = if settings::is_soak() { 60 } else { 2 };
     let cluster = Cluster::start().unwrap();
     let stage = Stage::on(&cluster);
     let traffic = stage.traffic();
@@ -51,7 +51,7 @@ fn heavy_nodes_without_connections() {
     let traffic = stage.traffic();
     stage.wait_for_work(100);
     let crowd = Crowd::gather(&cluster.url(DATABASE), 20);
-    pass(Duration::from_secs(if settings::is_soak() { 120 } else { 5 }));
+    pass(Duration::from_secs(if settings::is_soak() { 120 } else { 3 }));
     let turned_away = crowd.leave();
     println!("others were turned away {turned_away} times");
     assert!(turned_away > 0, "there were connections for everybody");

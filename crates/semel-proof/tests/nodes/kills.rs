@@ -18,7 +18,7 @@ const MEANWHILE: u64 = 50;
 /// One at a time while the others go on, and at last all at once.
 #[test]
 fn heavy_nodes_kill_loop() {
-    let rounds = settings::number("SEMEL_NODE_KILLS", 6);
+    let rounds = settings::number("SEMEL_NODE_KILLS", 3);
     let cluster = Cluster::start().unwrap();
     let mut stage = Stage::on(&cluster);
     let mut dice = Dice::new(stage.seed());

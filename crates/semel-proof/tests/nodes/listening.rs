@@ -4,17 +4,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use semel_cluster::{Cluster, Proxy};
-use semel_core::time::Millis;
-use semel_proof::history::{Answer, Call, Say};
 use semel_proof::settings;
 use serde_json::json;
 
-use crate::kit::http::Client;
 use crate::kit::pause::{pass, until};
-use crate::kit::plan::{Item, Queue, queue_name};
+use crate::kit::plan::{Item, Queue};
 use crate::kit::process::Launch;
-use crate::kit::wire::{Leased, Settled};
-use crate::stage::{DATABASE, NODES, Stage};
+use crate::stage::{DATABASE, NODES, Stage, turn};
 
 /// A job gets from the node it was published at to a worker who waits at another within this time, if they hear each other.
 /// It takes milliseconds; the rest is for a slow machine.
@@ -78,29 +74,14 @@ impl<'a> Relay<'a> {
         let (stage, item) = (self.stage, Item::keyed_in(RELAY, self.next));
         self.next += 1;
         thread::scope(|scope| {
-            let worker = scope.spawn(|| work_on_one(stage, &mut stage.client_of(1)));
+            let worker = scope.spawn(|| turn::take(stage, &mut stage.client_of(1), RELAY, 25));
             // Time for the worker to begin to wait. If it comes too late, it has its job at once and nothing is shown.
             pass(Duration::from_millis(300));
             stage.publish(&mut stage.client_of(0), item).unwrap();
             let published = Instant::now();
-            worker.join().unwrap().saturating_duration_since(published)
+            let turn = worker.join().unwrap();
+            assert_eq!(turn.jobs, 1, "it did not come at all");
+            turn.came.saturating_duration_since(published)
         })
     }
-}
-
-/// Waits for a job, acknowledges it, and says when it came.
-fn work_on_one(stage: &Stage, client: &mut Client) -> Instant {
-    let call = Call::Lease { queue: queue_name(RELAY), duration: Millis::from_secs(10) };
-    let op = stage.witness.invoke(&[call]);
-    let answer = client.post(&format!("/v1/queues/{RELAY}/lease"), r#"{"wait": 25}"#).unwrap();
-    let came = Instant::now();
-    let leased: Leased = answer.read();
-    let [job] = &leased.jobs[..] else { panic!("no job came: {}", answer.text()) };
-    let delivered = job.delivered();
-    let (id, token) = (delivered.id, delivered.token);
-    stage.witness.ok(op, Answer::Leased(vec![delivered]));
-    let op = stage.witness.invoke(&[Call::Settle { id, token, say: Say::Ack }]);
-    let answer = client.post(&format!("/v1/jobs/{id}/ack"), &json!({"lease": token.to_string()}).to_string());
-    stage.witness.ok(op, answer.unwrap().read::<Settled>().answer(false));
-    came
 }

@@ -27,7 +27,7 @@ const INVENTORY: &str = "
 
 #[test]
 fn heavy_nodes_whose_migrations_are_killed() {
-    let rounds = if settings::is_soak() { 100 } else { 4 };
+    let rounds = if settings::is_soak() { 100 } else { 2 };
     let mut dice = Dice::new(settings::seed());
     let cluster = Cluster::start().unwrap();
     let proxy = Proxy::to(cluster.address()).unwrap();

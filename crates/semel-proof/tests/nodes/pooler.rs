@@ -20,7 +20,7 @@ fn heavy_nodes_behind_a_pooler() {
     launches[0] = pooled().set(&format!("store.listenUrl={}", cluster.url(DATABASE)));
     let stage = Stage::started(launches);
     let traffic = stage.traffic();
-    pass(Duration::from_secs(if settings::is_soak() { 120 } else { 4 }));
+    pass(Duration::from_secs(if settings::is_soak() { 120 } else { 2 }));
     // What the pooler holds is ended under it, too.
     cluster.terminate_backends().unwrap();
     stage.wait_for_work(100);

@@ -97,11 +97,16 @@ pub(crate) struct DeliveryView<'a> {
     /// When the lease ends.
     #[schema(value_type = String, format = DateTime)]
     deadline: Time,
+    /// True, and there at all, if the job may have been done before without the server's knowing: it lost what it had
+    /// answered, by a failover or a restored backup. Whoever keeps no ledger of effects should look before doing it again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    possibly_applied: bool,
 }
 
 impl<'a> DeliveryView<'a> {
-    /// A delivery.
-    pub(crate) fn of(delivery: &'a Delivery) -> Self {
+    /// A delivery, and whether its job may have been done before.
+    pub(crate) fn of(delivery: &'a Delivery, possibly_applied: bool) -> Self {
         let spec = &*delivery.spec;
         let lease = delivery.token.to_string();
         Self {
@@ -119,6 +124,7 @@ impl<'a> DeliveryView<'a> {
             group: spec.group.as_ref().map(Group::as_str),
             metadata: spec.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             deadline: Time(delivery.deadline),
+            possibly_applied,
         }
     }
 }
@@ -145,7 +151,8 @@ pub(super) async fn lease(
     })?;
     drop(body);
     let deliveries = wait_for_jobs(&service, request, wait).await?;
-    Ok(Json(Leased { jobs: deliveries.iter().map(DeliveryView::of).collect() }).into_response())
+    let view = |delivery| DeliveryView::of(delivery, service.peers.possibly_applied(delivery));
+    Ok(Json(Leased { jobs: deliveries.iter().map(view).collect() }).into_response())
 }
 
 /// Leases, and while there is nothing waits for the queue's bell, for the next job's time, or for the end of the wait.

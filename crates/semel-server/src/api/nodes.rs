@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::records::Scope;
-use semel_store::shared::{NodeId, NodeRecord};
+use semel_store::shared::{Exposure, NodeId, NodeRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,11 +58,33 @@ impl NodeView {
     }
 }
 
+/// A time of which the store may lack what it answered, because another database server took over, or a backup was restored.
+/// Jobs from before it are delivered as possibly applied.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Exposure)]
+pub(super) struct ExposureView {
+    /// Up to here nothing is missing.
+    #[schema(value_type = String, format = DateTime)]
+    since: Time,
+    /// From here on nothing is missing.
+    #[schema(value_type = String, format = DateTime)]
+    until: Time,
+}
+
+impl ExposureView {
+    fn of(exposure: Exposure) -> Self {
+        Self { since: Time(exposure.since), until: Time(exposure.until) }
+    }
+}
+
 /// The nodes that share a store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct NodeList {
     /// By number. On a store of its own, a server is the only one.
     nodes: Vec<NodeView>,
+    /// The latest time of which the store may lack what it answered; null if there never was one.
+    #[schema(required = true)]
+    exposure: Option<ExposureView>,
 }
 
 /// The nodes, with those that died not long ago.
@@ -72,5 +94,6 @@ pub(super) async fn nodes(State(service): State<Arc<Service>>, caller: Caller) -
     caller.may(Scope::Read)?;
     let (this, records) = service.peers.nodes(&service).await?;
     let nodes = records.into_iter().map(|record| NodeView::of(record, this)).collect();
-    Ok(Json(NodeList { nodes }).into_response())
+    let exposure = service.peers.exposure().map(ExposureView::of);
+    Ok(Json(NodeList { nodes, exposure }).into_response())
 }

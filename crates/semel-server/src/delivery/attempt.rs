@@ -48,7 +48,7 @@ pub(super) async fn attempt(
     unhurried: bool,
 ) -> After {
     let now = service.store.now();
-    let message = Message::new(&target, &delivery, now);
+    let message = Message::new(&target, &delivery, service.peers.possibly_applied(&delivery), now);
     let timeout = target.timeout(delivery.spec.overrides.timeout);
     let call = Call { url: target.endpoint.clone(), headers: message.headers, body: message.body, timeout };
     let began = Instant::now();

@@ -11,6 +11,9 @@ use super::{sign, trace};
 use crate::api::DeliveryView;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("semel/", env!("CARGO_PKG_VERSION")));
+/// A job that may have been done before. In the headers, too, where a gateway can see it.
+const POSSIBLY_APPLIED: HeaderName = HeaderName::from_static("semel-possibly-applied");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// One delivery, ready to be posted.
@@ -21,14 +24,17 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// A delivery, signed at `now`.
-    pub(super) fn new(target: &Target, delivery: &Delivery, now: Timestamp) -> Self {
-        let body =
-            Bytes::from(serde_json::to_vec(&DeliveryView::of(delivery)).expect("a delivery is plain data"));
+    /// A delivery, signed at `now`, of a job that may or may not have been done before.
+    pub(super) fn new(target: &Target, delivery: &Delivery, possibly_applied: bool, now: Timestamp) -> Self {
+        let view = DeliveryView::of(delivery, possibly_applied);
+        let body = Bytes::from(serde_json::to_vec(&view).expect("a delivery is plain data"));
         let mut headers = HeaderMap::with_capacity(8);
         headers.insert(USER_AGENT, AGENT);
         headers.insert(CONTENT_TYPE, JSON);
         sign_into(&mut headers, target, delivery, now, &body);
+        if possibly_applied {
+            headers.insert(POSSIBLY_APPLIED, TRUE);
+        }
         if let Some(key) = &delivery.spec.key {
             put(&mut headers, "idempotency-key", key.as_str());
         }
@@ -59,5 +65,43 @@ fn sign_into(headers: &mut HeaderMap, target: &Target, delivery: &Delivery, now:
 fn put(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
         headers.insert(HeaderName::from_static(name), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::gate::Gate;
+    use semel_core::queue::{Delivery as By, Push, QueueConfig};
+    use semel_core::records::{QueueRecord, WebhookSecret};
+
+    use super::*;
+    use crate::upkeep::stage::{START, Stage, name};
+
+    fn target() -> Target {
+        let push = Push { url: "https://example.com/hook".into(), ..Push::default() };
+        let secret = WebhookSecret { secret: sign::new_secret(), created_at: START, expires_at: None };
+        let record = QueueRecord {
+            name: name("q"),
+            config: QueueConfig { delivery: By::Push(push), ..QueueConfig::default() },
+            gate: Gate::default(),
+            secrets: vec![secret],
+            created_at: START,
+        };
+        Target::of(&record, 1).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_job_that_may_have_been_done_says_so_in_its_headers_and_its_body() {
+        let stage = Stage::new().await;
+        stage.queue("q", QueueConfig::default()).await;
+        stage.publish("q", None).await;
+        let delivery = stage.lease("q", None).await;
+        let said = |possibly_applied| {
+            let message = Message::new(&target(), &delivery, possibly_applied, START);
+            let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
+            (message.headers.get("semel-possibly-applied").cloned(), body["possiblyApplied"].as_bool())
+        };
+        assert_eq!(said(true), (Some(TRUE), Some(true)));
+        assert_eq!(said(false), (None, None));
     }
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use semel_core::name::QueueName;
 use semel_core::time::Timestamp;
-use semel_store::shared::{Beat, Heard, NODE_LOST, NodeId, NodeRecord, ROLE_SPAN, Shared, Sweep, Wakes};
+use semel_store::shared::{
+    Beat, Exposure, Heard, NODE_LOST, NodeId, NodeRecord, ROLE_SPAN, Shared, Sweep, Wakes,
+};
 use semel_store::{Store, StoreError};
 use tokio::sync::mpsc;
 
@@ -26,6 +28,7 @@ struct State {
     deaf: Vec<NodeId>,
     told: usize,
     leases: BTreeMap<NodeId, Vec<QueueName>>,
+    exposure: Option<Exposure>,
 }
 
 /// One node's way to the hub.
@@ -58,6 +61,11 @@ impl Hub {
     /// The node has handed out leases that only it can settle.
     pub(super) fn leases(&self, id: u16, queue: &QueueName) {
         self.lock().leases.entry(NodeId(id)).or_default().push(queue.clone());
+    }
+
+    /// What was answered in this time may be missing.
+    pub(super) fn expose(&self, exposure: Exposure) {
+        self.lock().exposure = Some(exposure);
     }
 
     /// How often a node said that it is up.
@@ -135,6 +143,10 @@ impl Shared for Member {
                 .collect(),
         };
         Ok(state.seen.iter().map(record).collect())
+    }
+
+    fn exposure(&self) -> Option<Exposure> {
+        self.hub.lock().exposure
     }
 
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError> {

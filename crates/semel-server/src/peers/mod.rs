@@ -21,9 +21,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_core::lease::Delivery;
 use semel_core::time::Timestamp;
 use semel_store::StoreError;
-use semel_store::shared::{NodeId, NodeRecord, Shared};
+use semel_store::shared::{Exposure, NodeId, NodeRecord, Shared};
 use tokio::task::JoinHandle;
 
 use self::roles::Held;
@@ -94,6 +95,16 @@ impl Peers {
     /// The roles that one node has for all.
     pub(crate) fn roles(&self) -> &Held {
         &self.held
+    }
+
+    /// The latest time of which the store may lack what it answered.
+    pub(crate) fn exposure(&self) -> Option<Exposure> {
+        self.shared.as_ref()?.exposure()
+    }
+
+    /// Whether a job that was leased just now may have been done before, without the store's knowing.
+    pub(crate) fn possibly_applied(&self, delivery: &Delivery) -> bool {
+        self.exposure().is_some_and(|exposure| exposure.covers(delivery))
     }
 
     /// Every node, and the number of this one.

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_core::ids::JobId;
+use semel_core::payload::Payload;
+use semel_core::publish::Draft;
 use semel_core::queue::QueueConfig;
 use semel_core::records::Scope;
 use semel_core::time::Millis;
-use semel_store::shared::{NODE_LOST, ROLE_SPAN, Shared as _};
+use semel_store::shared::{Exposure, NODE_LOST, ROLE_SPAN, Shared as _};
 use semel_store::{Command, ManualClock, MemoryStore, Store};
 use serde_json::json;
 
@@ -229,5 +232,33 @@ async fn the_nodes_are_shown() {
     assert_eq!(brief, [(&json!("node-1"), &no, &no), (&json!("node-2"), &yes, &no)]);
     assert_eq!(shown[0]["roles"], json!(["prune", "replays", "rescue", "schedules"]));
     assert_eq!(shown[1]["roles"], json!([]));
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn jobs_that_may_have_been_done_unknown_to_the_store_are_marked() {
+    let two = Two::start().await;
+    let (stage, now) = (&two.a.stage, two.a.stage.now());
+    let old = stage.publish("q", Some("old")).await;
+    let mut draft = Draft::new(name("q"), Payload::from_json("1").unwrap());
+    draft.delay = Some(Millis::from_secs(60));
+    let not_due = stage.service.commit.publish(draft.check().unwrap()).await.unwrap().id;
+    let exposure = Exposure { since: now, until: now.plus(Millis::from_secs(1)), newest: not_due };
+    two.hub.expose(exposure);
+    let new = stage.publish("q", Some("new")).await;
+    two.alarm.advance(Millis::from_secs(60));
+    let body = Some(json!({ "max": 10 }));
+    let (_, leased) = two.b.stage.ask_with("key", "POST", "/v1/queues/q/lease", body).await;
+    let jobs = leased["jobs"].as_array().unwrap();
+    let mark_of = |id: JobId| {
+        let job = jobs.iter().find(|job| job["id"] == id.to_string()).expect("it was leased");
+        job.get("possiblyApplied")
+    };
+    assert_eq!(mark_of(old), Some(&json!(true)), "it may have been delivered and done");
+    assert_eq!(mark_of(not_due), None, "its time had not come");
+    assert_eq!(mark_of(new), None, "it came later");
+    let (_, answer) = two.b.stage.ask_with("key", "GET", "/v1/nodes", None).await;
+    let exposed = json!({ "since": "2026-11-15T12:00:00.000Z", "until": "2026-11-15T12:00:01.000Z" });
+    assert_eq!(answer["exposure"], exposed);
     two.stop().await;
 }

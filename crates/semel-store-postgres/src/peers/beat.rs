@@ -99,6 +99,9 @@ impl PostgresStore {
     pub(super) async fn be_seen(&self, roles: &[&'static str]) -> Result<Beat, StoreError> {
         let beaten = async {
             let session = self.pool.session().await?;
+            if !self.options.prepare {
+                self.pool.greet_again(&session).await?;
+            }
             let answer = self.send_beat(&session, roles).await?;
             if answer.seen {
                 return Ok(answer.beat);

@@ -1,7 +1,7 @@
 //! The list of nodes.
 
 use semel_store::StoreError;
-use semel_store::shared::{NODE_LOST, NodeId, NodeRecord};
+use semel_store::shared::{Exposure, NODE_LOST, NodeId, NodeRecord};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::row::{Cells, time};
 use crate::session::{Link, Sql};
 use crate::store::PostgresStore;
-use crate::{migrate, survey};
+use crate::{migrate, reign, survey};
 
 static NODES: Sql = Sql {
     text: concat!(
@@ -37,12 +37,24 @@ impl PostgresStore {
     }
 }
 
-/// The nodes of the store in the database at `url`, by number, for somebody who is not one of them.
-pub async fn nodes(url: &str) -> Result<Vec<NodeRecord>, StoreError> {
+/// Who shares a store, and what the store may lack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roster {
+    /// The nodes, by number, with those that died not long ago.
+    pub nodes: Vec<NodeRecord>,
+    /// The latest time of which the store may lack what it answered.
+    pub exposure: Option<Exposure>,
+}
+
+/// The nodes of the store in the database at `url`, for somebody who is not one of them.
+pub async fn nodes(url: &str) -> Result<Roster, StoreError> {
     migrate::require_current(url).await?;
     let options = Options { node_name: "nodes".into(), ..Options::default() };
     let maker = Maker::new(url, &options)?;
-    let listed = async { list(&maker.connect().await?, None).await };
+    let listed = async {
+        let link = maker.connect().await?;
+        Ok(Roster { nodes: list(&link, None).await?, exposure: reign::exposure(&link).await? })
+    };
     listed.await.map_err(|fault: Fault| survey::not_opened(&fault))
 }
 

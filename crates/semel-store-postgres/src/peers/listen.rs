@@ -20,6 +20,7 @@ use super::seat::Seat;
 use super::{note, tell};
 use crate::connect::{Maker, Pool, Wire};
 use crate::fault::Fault;
+use crate::session::Link;
 
 /// How long this node may not hear itself before it sends a note to try. Heartbeats are half as far apart.
 const QUIET: Duration = Duration::from_secs(10);
@@ -138,17 +139,17 @@ impl Listener {
 struct Line {
     notes: mpsc::UnboundedReceiver<String>,
     driver: JoinHandle<()>,
-    /// The connection lasts as long as its client.
-    client: tokio_postgres::Client,
+    /// The connection lasts as long as this.
+    link: Link,
 }
 
 impl Line {
     async fn open(maker: &Maker) -> Result<Self, Fault> {
-        let (client, wire) = maker.open().await?;
         let (sender, notes) = mpsc::unbounded_channel();
-        let driver = tokio::spawn(pass_on(wire, sender));
-        let line = Self { notes, driver, client };
-        let listening = timeout(PROOF, line.client.batch_execute("LISTEN semel")).await;
+        let opened = maker.connect_to_primary(|wire| tokio::spawn(pass_on(wire, sender.clone())));
+        let (link, driver) = opened.await?;
+        let line = Self { notes, driver, link };
+        let listening = timeout(PROOF, line.link.script("LISTEN semel")).await;
         listening.map_err(|_| Fault::Lost("the server does not answer".into()))??;
         Ok(line)
     }

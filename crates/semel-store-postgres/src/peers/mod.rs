@@ -15,9 +15,9 @@ mod tell;
 use async_trait::async_trait;
 use semel_core::name::QueueName;
 use semel_store::StoreError;
-use semel_store::shared::{Beat, Heard, NodeId, NodeRecord, Shared, Sweep, Wakes};
+use semel_store::shared::{Beat, Exposure, Heard, NodeId, NodeRecord, Shared, Sweep, Wakes};
 
-pub use list::nodes;
+pub use list::{Roster, nodes};
 pub(crate) use listen::Ear;
 pub(crate) use seat::Seat;
 
@@ -46,6 +46,10 @@ impl Shared for PostgresStore {
 
     async fn nodes(&self) -> Result<Vec<NodeRecord>, StoreError> {
         self.list_nodes().await
+    }
+
+    fn exposure(&self) -> Option<Exposure> {
+        self.pool.exposure()
     }
 
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError> {

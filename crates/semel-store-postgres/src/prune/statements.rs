@@ -86,12 +86,21 @@ pub(super) static QUEUES: Sql = Sql {
     types: &[Type::INT4_ARRAY],
 };
 
+/// Locks keys, and says which of them somebody else has: an application that publishes under one in a transaction of its own,
+/// which may last. Nobody waits for that here, with others behind him.
 pub(super) static LOCK_KEYS: Sql = Sql {
-    text: "SELECT
+    text: "WITH locked AS MATERIALIZED (
+               SELECT u.queue, u.key
+                 FROM unnest($1, $2) AS u (queue, key)
+                CROSS JOIN LATERAL (
+                      SELECT FROM semel.key WHERE queue = u.queue AND key = u.key FOR UPDATE SKIP LOCKED
+                      ) k
+           )
+           SELECT u.queue, u.key
              FROM unnest($1, $2) AS u (queue, key)
-            CROSS JOIN LATERAL (
-                  SELECT FROM semel.key WHERE queue = u.queue AND key = u.key FOR UPDATE
-                  ) k",
+            WHERE EXISTS (SELECT FROM semel.key WHERE queue = u.queue AND key = u.key)
+           EXCEPT
+           SELECT queue, key FROM locked",
     types: &[Type::INT4_ARRAY, Type::TEXT_ARRAY],
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_cluster::Database;
+use semel_cluster::{Bouncer, Cluster, Database};
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::lifecycle::State;
 use semel_core::name::QueueName;
@@ -245,6 +245,29 @@ async fn a_node_without_a_way_to_listen_is_deaf_and_works() {
     assert_eq!(heard(&store).await, Heard::Deaf);
     store.beat(&[]).await.unwrap();
     store.close().await.unwrap();
+}
+
+/// A pooler that gives every transaction another connection takes a LISTEN, and gives what is heard to somebody else.
+#[tokio::test]
+async fn behind_a_pooler_a_node_knows_that_it_is_deaf_and_a_direct_way_helps() {
+    let clusters = tokio::task::spawn_blocking(|| {
+        let cluster = Cluster::with(&[("fsync", "off")]).unwrap();
+        let bouncer = Bouncer::start(&cluster).unwrap();
+        (cluster, bouncer)
+    });
+    let (cluster, bouncer) = clusters.await.unwrap();
+    let pooled = || Options { prepare: false, ..Options::default() };
+    let deaf = PostgresStore::open(&bouncer.url("postgres"), pooled()).await.unwrap();
+    assert_eq!(heard(&deaf).await, Heard::Deaf);
+    let direct = Options { listen_url: Some(cluster.url("postgres")), ..pooled() };
+    let hears = PostgresStore::open(&bouncer.url("postgres"), direct).await.unwrap();
+    assert_eq!(heard(&hears).await, Heard::Hearing);
+    deaf.tell(ready("q", 1)).await.unwrap();
+    assert_eq!(heard(&hears).await, Heard::Wakes(ready("q", 1)));
+    assert_eq!(deaf.beat(&["prune"]).await.unwrap().held, ["prune"]);
+    assert_eq!(hears.beat(&["prune"]).await.unwrap().others, 1);
+    deaf.close().await.unwrap();
+    hears.close().await.unwrap();
 }
 
 #[tokio::test]

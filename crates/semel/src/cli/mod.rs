@@ -3,6 +3,7 @@
 mod bench;
 mod child;
 mod dev;
+mod doctor;
 mod migrate;
 mod moving;
 mod nodes;
@@ -80,6 +81,8 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// List the nodes that share a database
     Nodes(nodes::NodesArgs),
+    /// Examine the database under a store: sizes, bloat, settings, and what to do
+    Doctor(doctor::DoctorArgs),
     /// Move a store's directory into PostgreSQL, or go on with that, and compare both sides
     Move(moving::MoveArgs),
     /// Carry the outbox of an application to the server
@@ -101,6 +104,7 @@ impl Cli {
             Command::Store(args) => args.run(),
             Command::Migrate(args) => args.run(),
             Command::Nodes(args) => args.run(),
+            Command::Doctor(args) => args.run(),
             Command::Move(args) => args.run(),
             Command::Relay(args) => args.run(),
             Command::Bench(args) => args.run(),

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use semel_core::time::Timestamp;
-use semel_store::shared::NodeRecord;
-use semel_store_postgres::nodes;
+use semel_store::shared::{Exposure, NodeRecord};
+use semel_store_postgres::{Roster, nodes};
 use serde_json::{Value, json};
 
 use super::{EXIT_CODES, Outcome, print, print_json};
@@ -15,6 +15,9 @@ const EXAMPLES: &str = "\
 A node says every five seconds that it is there. One that has not been seen for 15 s is lost: what
 it was delivering is delivered by another. It stays on the list for ten minutes. Roles are what one
 node does for all of them. A server answers the same at /v1/nodes.
+
+Exposed is a time of which the database may lack what was answered, because another of its servers
+took over or a backup was restored; jobs from before it are delivered as possibly applied.
 
 Examples:
   semel nodes --store postgres://semel@db/semel           a table
@@ -39,12 +42,20 @@ impl NodesArgs {
         let found = opening::database_runtime()?.block_on(nodes(&self.store));
         let found = found.map_err(Failure::database(&name))?;
         if self.json {
-            print_json(&json!({ "database": name, "nodes": found.iter().map(object).collect::<Vec<_>>() }))?;
+            print_json(&document(&name, &found))?;
         } else {
             print(&table(&name, &found))?;
         }
         Ok(Outcome::Good)
     }
+}
+
+fn document(name: &str, found: &Roster) -> Value {
+    let nodes: Vec<_> = found.nodes.iter().map(object).collect();
+    let exposure = found
+        .exposure
+        .map(|Exposure { since, until, .. }| json!({ "since": time(since), "until": time(until) }));
+    json!({ "database": name, "nodes": nodes, "exposure": exposure })
 }
 
 fn object(node: &NodeRecord) -> Value {
@@ -62,10 +73,17 @@ fn object(node: &NodeRecord) -> Value {
 
 const HEAD: [&str; 7] = ["id", "name", "address", "version", "since", "seen", "roles"];
 
-fn table(name: &str, nodes: &[NodeRecord]) -> String {
-    if nodes.is_empty() {
-        return format!("{name}: no nodes\n");
+fn table(name: &str, found: &Roster) -> String {
+    let exposed = found.exposure.map_or_else(String::new, |Exposure { since, until, .. }| {
+        format!("  exposed from {} to {}: what was answered then may be missing\n", time(since), time(until))
+    });
+    match &found.nodes[..] {
+        [] => format!("{name}: no nodes\n{exposed}"),
+        nodes => format!("{name}\n{}{exposed}", lines(nodes)),
     }
+}
+
+fn lines(nodes: &[NodeRecord]) -> String {
     let rows: Vec<_> = std::iter::once(HEAD.map(str::to_owned)).chain(nodes.iter().map(row)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; HEAD.len()] = std::array::from_fn(width);
@@ -73,7 +91,7 @@ fn table(name: &str, nodes: &[NodeRecord]) -> String {
         let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         format!("  {}\n", cells.join("  ").trim_end())
     };
-    format!("{name}\n{}", rows.iter().map(line).collect::<String>())
+    rows.iter().map(line).collect()
 }
 
 fn row(node: &NodeRecord) -> [String; HEAD.len()] {
@@ -97,6 +115,7 @@ fn time(at: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use semel_core::ids::JobId;
     use semel_core::time::Millis;
     use semel_store::shared::NodeId;
 
@@ -115,15 +134,25 @@ mod tests {
             lost,
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
         };
-        let shown = table(
-            "db/semel",
-            &[node(0, "a", false, &["prune", "rescue"]), node(12, "b\u{1b}[2J", true, &[])],
-        );
+        let nodes = vec![node(0, "a", false, &["prune", "rescue"]), node(12, "b\u{1b}[2J", true, &[])];
+        let shown = table("db/semel", &Roster { nodes, exposure: None });
         let expected = "db/semel
   id  name        address                version  since                 seen                         roles
   0   a           http://127.0.0.1:7477  0.1.0    2026-11-15T12:00:00Z  2026-11-15T12:00:05Z         prune, rescue
   12  b\\u{1b}[2J  http://127.0.0.1:7477  0.1.0    2026-11-15T12:00:00Z  2026-11-15T12:00:05Z (lost)\n";
         assert_eq!(shown, expected);
-        assert_eq!(table("db/semel", &[]), "db/semel: no nodes\n");
+        assert_eq!(table("db/semel", &Roster { nodes: vec![], exposure: None }), "db/semel: no nodes\n");
+    }
+
+    #[test]
+    fn what_may_be_missing_is_said() {
+        let since = Timestamp::from_millis(1_794_744_000_000);
+        let exposure = Some(Exposure { since, until: since.plus(Millis::from_secs(7)), newest: JobId::ZERO });
+        let found = Roster { nodes: vec![], exposure };
+        let expected = "db/semel: no nodes
+  exposed from 2026-11-15T12:00:00Z to 2026-11-15T12:00:07Z: what was answered then may be missing\n";
+        assert_eq!(table("db/semel", &found), expected);
+        let exposed = json!({ "since": "2026-11-15T12:00:00Z", "until": "2026-11-15T12:00:07Z" });
+        assert_eq!(document("db/semel", &found)["exposure"], exposed);
     }
 }

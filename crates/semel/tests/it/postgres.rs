@@ -46,6 +46,46 @@ fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
 const PULL: &str = r#"{"delivery":{"type":"pull"}}"#;
 const PUBLISH: &str = r#"{"payload":{"n":1},"idempotencyKey":"k-1"}"#;
 
+/// What the doctor sees in a database, and its exit code.
+fn examine(url: &str) -> (Option<i32>, Value) {
+    let seen = run::semel(&["doctor", "--store", url, "--json"]);
+    (seen.code, seen.json()["examination"].clone())
+}
+
+/// The shared cluster of tests waits for no disk, which a doctor has to say.
+#[test]
+fn a_doctor_sees_tables_indexes_and_settings_and_says_what_is_wrong() {
+    let database = database();
+    let empty = run::semel(&["doctor", "--store", database.url()]);
+    assert_eq!(empty.code, Some(2));
+    assert!(empty.stderr.contains("semel migrate"), "{}", empty.stderr);
+    let a = node(database.url(), &[]);
+    assert!(a.ask("PUT", "/v1/queues/orders", None, PULL).0 < 300);
+    assert_eq!(a.ask("POST", "/v1/queues/orders/jobs", None, PUBLISH).0, 201);
+    let (code, seen) = examine(database.url());
+    assert_eq!(code, Some(1), "{seen}");
+    let named = |list: &str, name: &str| {
+        let all = seen[list].as_array().expect("a list");
+        all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name} in {seen}")).clone()
+    };
+    assert_eq!(named("tables", "key")["partitions"], 8);
+    assert!(named("tables", "job")["bytes"].as_i64() > Some(0));
+    assert_eq!(named("indexes", "live_ready")["valid"], true);
+    assert!(seen["condition"]["daysAhead"].as_i64() >= Some(6), "{}", seen["condition"]);
+    let findings = seen["findings"].as_array().expect("a list");
+    assert_eq!(findings[0]["what"], "fsync is off");
+    database
+        .sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'semel.live_ready'::regclass")
+        .unwrap();
+    let (_, seen) = examine(database.url());
+    assert!(
+        seen["findings"].to_string().contains("the index semel.live_ready of semel.live is not valid"),
+        "{seen}"
+    );
+    let shown = run::semel(&["doctor", "--store", database.url()]);
+    assert!(shown.stdout.contains("danger: fsync is off"), "{}", shown.stdout);
+}
+
 #[test]
 fn two_nodes_share_a_database_and_are_listed() {
     let database = database();

@@ -2,6 +2,7 @@
 
 mod node;
 pub(crate) mod refusals;
+pub(crate) mod turn;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
@@ -119,8 +120,18 @@ impl Stage {
 
     /// Publishers and workers that use all nodes.
     pub(crate) fn traffic(&self) -> Traffic {
-        let (witness, well) = (Arc::clone(&self.witness), Arc::clone(&self.well));
-        Traffic::start(Shared::new(self.door(), self.seed, witness, well), PUBLISHERS, WORKERS)
+        Traffic::start(self.shared(), PUBLISHERS, WORKERS)
+    }
+
+    /// The same, and nothing is called off.
+    pub(crate) fn traffic_without_cancels(&self) -> Traffic {
+        let mut shared = self.shared();
+        shared.cancels = false;
+        Traffic::start(shared, PUBLISHERS, WORKERS)
+    }
+
+    fn shared(&self) -> Shared {
+        Shared::new(self.door(), self.seed, Arc::clone(&self.witness), Arc::clone(&self.well))
     }
 
     /// Waits until so many more operations were answered: whatever is broken, the rest goes on.
