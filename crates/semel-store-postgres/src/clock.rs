@@ -61,6 +61,14 @@ impl StoreClock {
         }
     }
 
+    /// What the database's clock will say when it is asked next, as far as is known here: it may be set back.
+    pub(crate) fn expected(&self) -> Timestamp {
+        match self {
+            Self::Given(clock) => clock.now(),
+            Self::Database(followed) => followed.expected(),
+        }
+    }
+
     /// What time it is, as far as is known here.
     pub(crate) fn now(&self) -> Timestamp {
         match self {
@@ -84,8 +92,12 @@ impl Followed {
         self.ahead.store(database.saturating_sub(self.elapsed()), Ordering::Release);
     }
 
+    fn expected(&self) -> Timestamp {
+        time(self.ahead.load(Ordering::Acquire).saturating_add(self.elapsed()))
+    }
+
     fn now(&self) -> Timestamp {
-        let here = time(self.ahead.load(Ordering::Acquire).saturating_add(self.elapsed())).millis();
+        let here = self.expected().millis();
         let before = self.told.fetch_max(here, Ordering::AcqRel);
         Timestamp::from_millis(here.max(before))
     }

@@ -6,6 +6,7 @@ use semel_core::ids::IdGenerator;
 use semel_core::time::Timestamp;
 use semel_store::StoreError;
 
+use crate::apply::Luck;
 use crate::catalog::Catalog;
 use crate::clock::StoreClock;
 use crate::connect::{Maker, Pool};
@@ -25,6 +26,8 @@ pub struct PostgresStore {
     pub(crate) ids: Mutex<IdGenerator>,
     /// What it remembers of the queues.
     pub(crate) catalog: Catalog,
+    /// Whether new keys are to be expected.
+    pub(crate) luck: Luck,
     /// When it looks after the partitions next.
     pub(crate) tend_days_at: Mutex<Timestamp>,
     /// How it hears the others.
@@ -52,8 +55,8 @@ impl PostgresStore {
         let listens = Maker::new(options.listen_url.as_deref().unwrap_or(url), &options)?.remembering(&pool);
         let ear = Ear::new(listens, pool.clone(), seat.clone());
         let (ids, catalog) = (Mutex::new(place.ids), Catalog::default());
-        let tend_days_at = Mutex::default();
-        Ok(Self { pool, clock, options, seat, ids, catalog, tend_days_at, ear })
+        let (luck, tend_days_at) = (Luck::default(), Mutex::default());
+        Ok(Self { pool, clock, options, seat, ids, catalog, luck, tend_days_at, ear })
     }
 
     /// This node's number among the nodes of the store.

@@ -30,6 +30,7 @@ use semel_core::refusal::Refusal;
 use semel_core::settle::Settle;
 use semel_core::time::{Millis, Timestamp};
 use tokio::sync::{oneshot, watch};
+use tokio::time::{Sleep, sleep};
 
 use self::pace::Pace;
 use crate::batcher::{Batcher, Rejected};
@@ -52,13 +53,16 @@ pub struct Options {
     /// are in no order: only a caller that waits for one answer before it sends the next command keeps its order, or one
     /// that sends them all at once ([`GroupCommit::submit_all`]).
     pub in_flight: usize,
+    /// How long a commit is alone on its way before the next may set out. Two small commits at once cost more than one of
+    /// twice the size; but none should wait for long behind one that is stuck.
+    pub stagger: Duration,
 }
 
 impl Default for Options {
     /// Batches of 256 are past the point where a larger one is faster. Sixteen of them waiting are some 50 ms of work:
     /// whoever comes after that is better off coming back later.
     fn default() -> Self {
-        Self { capacity: 4096, max_batch: 256, in_flight: 1 }
+        Self { capacity: 4096, max_batch: 256, in_flight: 1, stagger: Duration::ZERO }
     }
 }
 
@@ -147,6 +151,7 @@ impl GroupCommit {
             capacity: options.capacity.max(1),
             max_batch: options.max_batch.clamp(1, BATCH_MAX),
             in_flight: options.in_flight.max(1),
+            stagger: options.stagger,
         };
         let line = Arc::new(Line {
             queue: Batcher::new(options.capacity),
@@ -156,7 +161,8 @@ impl GroupCommit {
         });
         let (driver, alive) = watch::channel(());
         let desk = Arc::new(Desk { line: line.clone(), driver });
-        (Self { desk }, Driver { line, store, on_their_way: Vec::new(), kept_back: None, alive: Some(alive) })
+        let (on_their_way, kept_back, company) = (Vec::new(), None, None);
+        (Self { desk }, Driver { line, store, on_their_way, kept_back, company, alive: Some(alive) })
     }
 
     /// Has a command applied and waits until it is durable.
@@ -270,7 +276,7 @@ impl Line {
         match rejected {
             Rejected::Closed(items) => (items, StoreError::Closed.into()),
             Rejected::Full(items) => {
-                let Options { capacity: waiting, max_batch, in_flight } = self.options;
+                let Options { capacity: waiting, max_batch, in_flight, .. } = self.options;
                 let retry_after = self.pace.retry_after(waiting.div_ceil(max_batch), in_flight);
                 (items, Overloaded { waiting, retry_after }.into())
             }
@@ -326,6 +332,8 @@ pub struct Driver {
     on_their_way: Vec<Commit>,
     /// A batch that goes on with what a commit on its way began.
     kept_back: Option<Vec<Ticket>>,
+    /// When another commit may set out beside the last one.
+    company: Option<Pin<Box<Sleep>>>,
     /// Dropped last, after the answers: whoever waits in [`GroupCommit::close`] may rely on them.
     alive: Option<watch::Receiver<()>>,
 }
@@ -343,7 +351,7 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..BATCHES_PER_TURN {
             self.on_their_way.retain_mut(|commit| commit.course.as_mut().poll(cx).is_pending());
-            if self.on_their_way.len() >= self.line.options.in_flight {
+            if self.on_their_way.len() >= self.line.options.in_flight || self.is_too_soon(cx) {
                 return Poll::Pending;
             }
             match self.next_batch(cx) {
@@ -380,7 +388,19 @@ impl Driver {
         first.is_some() && self.on_their_way.iter().any(|commit| commit.parcel == first)
     }
 
+    /// Whether the last commit has set out so recently that the next waits for its end, or for the time to pass.
+    fn is_too_soon(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.on_their_way.is_empty() {
+            self.company = None;
+        }
+        self.company.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_pending())
+    }
+
     fn begin(&mut self, batch: Vec<Ticket>) {
+        let Options { in_flight, stagger, .. } = self.line.options;
+        if in_flight > 1 && !stagger.is_zero() {
+            self.company = Some(Box::pin(sleep(stagger)));
+        }
         let parcel = batch.last().and_then(|ticket| ticket.parcel);
         let course = Box::pin(commit(self.store.clone(), self.line.clone(), batch));
         self.on_their_way.push(Commit { course, parcel });

@@ -158,14 +158,15 @@ async fn a_batch_is_no_larger_than_allowed() {
 #[tokio::test]
 async fn options_out_of_range_are_taken_to_the_nearest_end() {
     let most = u64::try_from(BATCH_MAX).unwrap() + 1;
-    let huge = Options { capacity: BATCH_MAX * 2, max_batch: usize::MAX, in_flight: 0 };
+    let huge = Options { capacity: BATCH_MAX * 2, max_batch: usize::MAX, in_flight: 0, ..Options::default() };
     let (commit, gate, _driver) = Gate::start(huge);
     gate.let_through(9);
     let all = commit.submit_all((0..most).map(command).collect()).await;
     assert!(all.iter().all(Result::is_ok));
     assert_eq!(gate.batches().iter().map(Vec::len).collect::<Vec<_>>(), [BATCH_MAX, 1]);
 
-    let (commit, gate, _driver) = Gate::start(Options { capacity: 0, max_batch: 0, in_flight: 0 });
+    let (commit, gate, _driver) =
+        Gate::start(Options { capacity: 0, max_batch: 0, in_flight: 0, ..Options::default() });
     gate.let_through(1);
     assert_eq!(commit.submit(command(1)).await.unwrap(), reply(1));
 }
@@ -190,7 +191,8 @@ async fn a_full_queue_turns_callers_away_at_once() {
 
 #[tokio::test]
 async fn a_batch_of_an_api_call_is_answered_item_by_item_in_order() {
-    let (commit, gate, _driver) = Gate::start(Options { capacity: 4, max_batch: 3, in_flight: 1 });
+    let (commit, gate, _driver) =
+        Gate::start(Options { capacity: 4, max_batch: 3, in_flight: 1, ..Options::default() });
     gate.let_through(2);
     let all = commit.submit_all((0..6).map(command).collect()).await;
     for (outcome, number) in all[..4].iter().zip(0..) {
@@ -216,6 +218,36 @@ async fn several_commits_may_be_on_their_way() {
         caller.await.unwrap().unwrap();
     }
     assert_eq!(gate.batches(), [vec![1], vec![2], vec![3, 4]]);
+}
+
+#[tokio::test]
+async fn a_commit_is_alone_on_its_way_for_a_while() {
+    let long = Duration::from_secs(3600);
+    let (commit, gate, _driver) = Gate::start(Options { in_flight: 2, stagger: long, ..Options::default() });
+    let callers = gather(&commit, &gate, 3).await;
+    for _ in 0..20 {
+        yield_now().await;
+    }
+    assert_eq!(gate.batches(), [[0]], "those who came while it was on its way gather");
+    gate.let_through(2);
+    for caller in callers {
+        caller.await.unwrap().unwrap();
+    }
+    assert_eq!(gate.batches(), [vec![0], vec![1, 2, 3]], "the next goes as soon as it is through");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_long_behind_a_commit_that_is_stuck() {
+    let short = Duration::from_millis(1);
+    let (commit, gate, _driver) = Gate::start(Options { in_flight: 2, stagger: short, ..Options::default() });
+    let stuck = submit(&commit, 1);
+    gate.reached_by(1).await;
+    let other = submit(&commit, 2);
+    gate.reached_by(2).await;
+    assert_eq!(gate.batches(), [[1], [2]]);
+    gate.let_through(2);
+    stuck.await.unwrap().unwrap();
+    other.await.unwrap().unwrap();
 }
 
 #[tokio::test]

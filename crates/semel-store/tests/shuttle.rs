@@ -9,6 +9,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use semel_store::batcher::{Batcher, Flaw, Rejected};
 use semel_store::group_commit::{CommitError, Driver, GroupCommit, Options};
@@ -181,7 +182,7 @@ fn start(options: Options) -> (GroupCommit, Driver, Arc<Mutex<Log>>) {
     (commit, driver, log)
 }
 
-const TIGHT: Options = Options { capacity: 3, max_batch: 2, in_flight: 1 };
+const TIGHT: Options = Options { capacity: 3, max_batch: 2, in_flight: 1, stagger: Duration::ZERO };
 const CALLERS: u64 = 3;
 
 /// What a caller sent and was told, in the order it sent it.
@@ -332,7 +333,8 @@ fn several_commits_may_be_on_their_way_but_no_more_than_allowed() {
     static SEEN: Seen = Seen::nothing();
     static MOST: AtomicUsize = AtomicUsize::new(0);
     explore(|| {
-        let (commit, driver, log) = start(Options { capacity: 6, max_batch: 1, in_flight: 2 });
+        let (commit, driver, log) =
+            start(Options { capacity: 6, max_batch: 1, in_flight: 2, stagger: Duration::ZERO });
         let driver = shuttle::future::spawn(driver);
         let callers = (0..4).map(|caller| spawn_single(&commit, caller)).collect();
         // Closing waits for all of them, not only for the last one that was taken.

@@ -1,6 +1,7 @@
 //! What the parts of the server get of a configuration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::any;
@@ -21,6 +22,9 @@ use crate::service::{AuthMode, Options};
 /// How many commits may be on their way to a database at once. Each waits for a network and a disk that others use, too;
 /// an embedded store has one disk, and writes one after the other.
 const COMMITS_SHARED: usize = 4;
+
+/// How long such a commit is alone on its way: a little longer than most take, so that the next one is large instead of early.
+const COMMITS_APART: Duration = Duration::from_millis(3);
 
 impl Config {
     /// The limits on connections.
@@ -56,6 +60,7 @@ impl Config {
             commit: group_commit::Options {
                 capacity: limits.waiting_commands,
                 in_flight: if self.store.url.is_some() { COMMITS_SHARED } else { 1 },
+                stagger: COMMITS_APART,
                 ..group_commit::Options::default()
             },
             in_flight_per_queue: self.delivery.in_flight_per_queue,

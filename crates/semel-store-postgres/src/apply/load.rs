@@ -76,13 +76,15 @@ impl Load<'_, '_> {
         let depth: i32 = if wants.purges { i32::MAX } else { 1 };
         let no_prints: Option<Vec<&[u8]>> = None;
         let (mut flight, locks) = self.work.flight();
-        let queues = flight.query(&QUEUES, vec![&self.work.made]);
+        let queues = locks.is_none().then(|| flight.query(&QUEUES, vec![&self.work.made]));
         let keys = (!keys.is_empty()).then(|| flight.query(&KEYS, vec![&key_queues, &keys, &depth]));
         let jobs = (!ids.is_empty()).then(|| flight.query(&LIVE_JOBS, vec![&ids, &no_prints]));
         let records = (!names.is_empty()).then(|| flight.query(&RECORDS, vec![&kinds, &names]));
         let mut landed = flight.land().await?;
-        self.work.landed(&landed, locks)?;
-        self.read_queues(landed.rows(queues))?;
+        let locked = self.work.landed(&landed, locks)?;
+        let read = |row| QueueRow::read(&mut Cells::of(row));
+        let queues = locked.map_or_else(|| landed.rows_of(queues).iter().map(read).collect(), Ok)?;
+        self.note_queues(queues)?;
         self.read_keys(landed.rows_of(keys))?;
         self.read_live(landed.rows_of(jobs))?;
         self.records = landed.take(records);
@@ -104,9 +106,8 @@ impl Load<'_, '_> {
         keys.into_iter()
     }
 
-    fn read_queues(&mut self, rows: &[Row]) -> Result<(), Fault> {
-        for row in rows {
-            let queue = QueueRow::read(&mut Cells::of(row))?;
+    fn note_queues(&mut self, queues: Vec<QueueRow>) -> Result<(), Fault> {
+        for queue in queues {
             if !queue.deleted {
                 let rules = self.work.store.catalog.rules(queue.id, queue.version, &queue.record.config)?;
                 self.rules.insert(queue.id, rules);

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use semel_core::ids::{IdGenerator, JobId};
+use semel_core::ids::JobId;
 use semel_core::name::QueueName;
 use semel_core::time::Timestamp;
 use semel_store::{Answer, Command};
 use tokio_postgres::types::Type;
 
 use super::Setback;
+use super::lent::Lent;
 use super::load::Loaded;
-use super::wants::{Wants, bounded};
+use super::wants::Wants;
 use crate::clock::database_now;
 use crate::fault::Fault;
 use crate::flight::{Flight, Landed, Seat};
-use crate::locks;
-use crate::row::{Cells, job_id, sql_id};
+use crate::row::{Cells, QueueRow, job_id, sql_id};
 use crate::session::{Session, Sql};
 use crate::store::PostgresStore;
 
@@ -47,37 +47,10 @@ static FIND_EXPIRED: Sql = Sql {
     types: &[Type::INT8, Type::INT8],
 };
 
-/// Locks the queues that are named and those of the jobs that are named, in the order of their numbers: shared, or alone
-/// where a queue is not free or where it is asked for. The statements after it find their numbers in a setting that ends
-/// with the transaction. The time is told last, when all locks are held.
+/// Locks the queues that are named and those of the jobs that are named, and reads them.
 static LOCK_QUEUES: Sql = Sql {
-    text: concat!(
-        "WITH wanted AS (
-             SELECT unnest($1) AS id
-              UNION
-             SELECT coalesce(l.queue, (SELECT d.queue FROM semel.done d WHERE d.id = u.id))
-               FROM unnest($2) AS u (id)
-               LEFT JOIN semel.live l ON l.id = u.id
-         ),
-         sorted AS MATERIALIZED (
-             SELECT q.id, NOT q.free OR q.id = ANY ($3) AS alone
-               FROM semel.queue q
-               JOIN wanted w ON w.id = q.id
-              ORDER BY q.id
-         ),
-         locked AS MATERIALIZED (
-             SELECT id, alone,
-                    CASE WHEN alone THEN pg_advisory_xact_lock($4, id)
-                         ELSE pg_advisory_xact_lock_shared($4, id)
-                     END AS held
-               FROM sorted
-         )
-         SELECT set_config('semel.queues', coalesce(array_agg(id), '{}')::text, true),
-                coalesce(array_agg(id) FILTER (WHERE alone), '{}'), ",
-        database_now!(),
-        " FROM locked"
-    ),
-    types: &[Type::INT4_ARRAY, Type::INT8_ARRAY, Type::INT4_ARRAY, Type::INT4],
+    text: "SELECT * FROM semel.lock_queues($1, $2, $3)",
+    types: &[Type::INT4_ARRAY, Type::INT8_ARRAY, Type::INT4_ARRAY],
 };
 
 /// A transaction under way.
@@ -104,13 +77,6 @@ struct Asked {
     queues: Vec<i32>,
     jobs: Vec<i64>,
     alone: Vec<i32>,
-}
-
-/// The generator of ids before this transaction used it, and after.
-#[derive(Debug)]
-struct Lent {
-    before: IdGenerator,
-    after: IdGenerator,
 }
 
 impl<'a> Work<'a> {
@@ -141,18 +107,29 @@ impl<'a> Work<'a> {
         }
         flight.begin();
         let Asked { queues, jobs, alone } = &self.asked;
-        let locks = flight.query(&LOCK_QUEUES, vec![queues, jobs, alone, &locks::QUEUE]);
+        let locks = flight.query(&LOCK_QUEUES, vec![queues, jobs, alone]);
         (flight, Some(locks))
     }
 
-    /// Notes what the first flight found.
-    pub(crate) fn landed(&mut self, landed: &Landed, locks: Option<Seat>) -> Result<(), Fault> {
-        let Some(row) = landed.rows_of(locks).first() else { return Ok(()) };
-        let mut cells = Cells::of(row);
-        cells.take::<&str>()?;
-        self.alone = cells.take::<Vec<i32>>()?.into_iter().collect();
-        self.now = Some(self.store.clock.decides(cells.take()?));
-        Ok(())
+    /// Notes what the first flight found, and returns the queues that it locked; nothing if this was not the first.
+    pub(crate) fn landed(
+        &mut self,
+        landed: &Landed,
+        locks: Option<Seat>,
+    ) -> Result<Option<Vec<QueueRow>>, Fault> {
+        let Some(locks) = locks else { return Ok(None) };
+        let mut queues = Vec::new();
+        for row in landed.rows(locks) {
+            let mut cells = Cells::of(row);
+            self.now = Some(self.store.clock.decides(cells.take()?));
+            let Some(alone) = cells.take::<Option<bool>>()? else { continue };
+            let queue = QueueRow::read(&mut cells)?;
+            if alone {
+                self.alone.insert(queue.id);
+            }
+            queues.push(queue);
+        }
+        Ok(Some(queues))
     }
 
     /// The time that is decided by.
@@ -170,28 +147,20 @@ impl<'a> Work<'a> {
         self.alone.contains(&queue) || self.made.contains(&queue)
     }
 
-    /// Applies commands to what was loaded. Two batches never make ids at the same time.
+    /// Applies commands to what was loaded.
     pub(super) fn decide(&mut self, loaded: &mut Loaded, commands: &[Command]) -> Vec<Answer> {
-        let now = self.now();
-        let mut ids = self.store.ids.lock().expect("the lock is never held across a panic");
-        let before = ids.clone();
-        loaded.highest.iter().for_each(|id| ids.resume_above(*id));
-        let answers = loaded.set.apply(commands.iter().map(bounded), &mut ids, now);
-        let after = ids.clone();
-        match &mut self.lent {
-            Some(lent) => lent.after = after,
-            none => *none = Some(Lent { before, after }),
-        }
+        let (answers, lent) = Lent::decide(self.store, &mut loaded.set, commands, loaded.highest, self.now());
+        self.lent = Some(match self.lent.take() {
+            Some(before) => before.and(lent),
+            None => lent,
+        });
         answers
     }
 
     /// Undoes the transaction. The ids it made are made again, unless others were made since.
     pub(super) async fn undo(self) {
-        if let Some(Lent { before, after }) = self.lent {
-            let mut ids = self.store.ids.lock().expect("the lock is never held across a panic");
-            if *ids == after {
-                *ids = before;
-            }
+        if let Some(lent) = self.lent {
+            lent.give_back(self.store);
         }
         if let Err(fault) = self.session.rollback().await {
             // The connection does not go back to the pool then, and its end is the end of the transaction.

@@ -78,6 +78,21 @@ impl Writes {
         self.done_changed.push(new.job.id, queue_number(new.queue), &new.job.progress, look_at);
     }
 
+    /// Whether there is nothing but new jobs, each at the beginning of its life, and what counts them and keeps their keys.
+    pub(super) fn are_fresh(&self) -> bool {
+        let Self { jobs, live_new, new_keys, more_keys, left_keys, traces, short_lived, .. } = self;
+        let plain = live_new.open.iter().all(|open| *open)
+            && live_new.grp.iter().all(Option::is_none)
+            && live_new.progress.iter().all(Option::is_none);
+        let others = more_keys.id.len() + left_keys.id.len() + traces.job.len() + short_lived.len();
+        plain
+            && others == 0
+            && live_new.id == jobs.id
+            && live_new.due == jobs.run_at
+            && live_new.joined == jobs.created_at
+            && new_keys.id.len() == jobs.key.iter().flatten().count()
+    }
+
     /// Sends everything in one flight; with the COMMIT if it is the last one.
     pub(super) async fn send(&self, work: &Work<'_>, last: bool) -> Result<(), Setback> {
         let (mut flight, _) = work.flight();

@@ -6,7 +6,7 @@ use super::Writes;
 use super::columns::{KeyIds, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
 use crate::flight::Flight;
 use crate::row::{DoneColumns, JobColumns, LiveColumns, TraceColumns};
-use crate::session::Sql;
+use crate::session::{Param, Sql};
 
 /// Keys that were not known. Should another node have published one in the meantime the primary key says so, and the whole
 /// transaction starts over.
@@ -99,6 +99,91 @@ static DROP_KEYS: Sql = Sql {
             USING unnest($1, $2) AS u (queue, key)
             WHERE k.queue = u.queue AND k.key = u.key AND k.ids = '{}'",
     types: &[Type::INT4_ARRAY, Type::TEXT_ARRAY],
+};
+
+/// New jobs with their keys: what most batches write, in one call instead of three.
+static MAKE_JOBS: Sql = Sql {
+    text: "WITH keys AS (
+               INSERT INTO semel.key (queue, key, ids)
+               SELECT queue, key, ARRAY[id]
+                 FROM unnest($1, $2, $3) AS u (queue, key, id)
+           ),
+           jobs AS (
+               INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, grp, gated, fingerprint,
+                                      payload, metadata, overrides)
+               SELECT * FROM unnest($4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+           )
+           INSERT INTO semel.live (id, queue, rank, due, open, grp, joined, attempts, deferrals, progress,
+                                   token, since, deadline, received, node)
+           SELECT * FROM unnest($16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)",
+    types: &[
+        // KeyIds
+        Type::INT4_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        // JobColumns
+        Type::INT8_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT2_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::BOOL_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+        // LiveColumns
+        Type::INT8_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT2_ARRAY,
+        Type::INT8_ARRAY,
+        Type::BOOL_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT4_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::BOOL_ARRAY,
+        Type::INT4_ARRAY,
+    ],
+};
+
+/// Jobs that finish, and the counts: what most batches write otherwise, in one call instead of three.
+static END_JOBS: Sql = Sql {
+    text: "WITH gone AS (
+               DELETE FROM semel.live l USING unnest($1) AS u (id) WHERE l.id = u.id
+           ),
+           done AS (
+               INSERT INTO semel.done (id, queue, state, due, finished_at, attempts, deferrals, progress, look_at)
+               SELECT * FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10)
+           )
+           INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
+           SELECT * FROM unnest($11, $12, $13, $14, $15)",
+    types: &[
+        // Jobs that leave.
+        Type::INT8_ARRAY,
+        // DoneColumns
+        Type::INT8_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT2_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT4_ARRAY,
+        Type::INT4_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::INT8_ARRAY,
+        // TallyColumns
+        Type::INT4_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+    ],
 };
 
 static ADD_JOBS: Sql = Sql {
@@ -227,9 +312,33 @@ static CHANGE_QUEUES: Sql = Sql {
     types: QueueColumns::TYPES,
 };
 
+static NONE: Vec<i64> = Vec::new();
+
 impl Writes {
+    /// Whether jobs with new keys are made.
+    fn makes_jobs(&self) -> bool {
+        !(self.new_keys.id.is_empty() || self.jobs.id.is_empty() || self.live_new.id.is_empty())
+    }
+
+    /// Whether unfinished jobs finish.
+    fn ends_jobs(&self) -> bool {
+        !(self.live_gone.is_empty() || self.done_new.id.is_empty())
+    }
+
+    /// What belongs to a table of its own in the few batches that do something unusual, together where it is usual.
+    fn add_together<'a>(&'a self, flight: &mut Flight<'a>) {
+        if self.makes_jobs() {
+            let (keys, jobs, live) = (&self.new_keys, &self.jobs, &self.live_new);
+            flight.query(&MAKE_JOBS, [keys.params(), jobs.params(), live.params()].concat());
+        }
+        if self.ends_jobs() {
+            let gone: Vec<Param<'a>> = vec![&self.live_gone];
+            flight.query(&END_JOBS, [gone, self.done_new.params(), self.tallies.params()].concat());
+        }
+    }
+
     pub(super) fn add_keys<'a>(&'a self, flight: &mut Flight<'a>) {
-        if !self.new_keys.queue.is_empty() {
+        if !self.new_keys.queue.is_empty() && !self.makes_jobs() {
             flight.query(&ADD_KEYS, self.new_keys.params());
         }
         if !self.more_keys.queue.is_empty() {
@@ -246,14 +355,16 @@ impl Writes {
 
     /// A job leaves one table before it enters the other.
     pub(super) fn add_jobs<'a>(&'a self, flight: &mut Flight<'a>) {
-        if !self.jobs.id.is_empty() {
+        let (made, ended) = (self.makes_jobs(), self.ends_jobs());
+        self.add_together(flight);
+        if !self.jobs.id.is_empty() && !made {
             flight.query(&ADD_JOBS, self.jobs.params());
         }
         if !self.stripped.id.is_empty() {
             flight.query(&STRIP_JOBS, self.stripped.params());
         }
         let gone: [(&'static Sql, &'a Vec<i64>); 6] = [
-            (&DROP_LIVE, &self.live_gone),
+            (&DROP_LIVE, if ended { &NONE } else { &self.live_gone }),
             (&DROP_DONE, &self.done_gone),
             (&DROP_JOBS, &self.dropped),
             (&DROP_TRACES, &self.dropped),
@@ -263,13 +374,13 @@ impl Writes {
         for (sql, ids) in gone.into_iter().filter(|(_, ids)| !ids.is_empty()) {
             flight.query(sql, vec![ids]);
         }
-        if !self.live_new.id.is_empty() {
+        if !self.live_new.id.is_empty() && !made {
             flight.query(&ADD_LIVE, self.live_new.params());
         }
         if !self.live_changed.id.is_empty() {
             flight.query(&CHANGE_LIVE, self.live_changed.params());
         }
-        if !self.done_new.id.is_empty() {
+        if !self.done_new.id.is_empty() && !ended {
             flight.query(&ADD_DONE, self.done_new.params());
         }
         if !self.done_changed.id.is_empty() {
@@ -288,7 +399,7 @@ impl Writes {
         if !self.queues.id.is_empty() {
             flight.query(&CHANGE_QUEUES, self.queues.params());
         }
-        if !self.tallies.queue.is_empty() {
+        if !self.tallies.queue.is_empty() && !self.ends_jobs() {
             flight.query(&ADD_TALLIES, self.tallies.params());
         }
     }
