@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use semel_cluster::{Cluster, Proxy, Trap};
+use semel_cluster::{Cluster, Proxy, Seen, Side, Trap};
 use semel_proof::settings;
 
 use crate::kit::plan::Item;
@@ -21,7 +21,7 @@ fn heavy_nodes_whose_commits_are_cut() {
     let (stage, proxies) = behind_proxies(&cluster);
     assert_unknown_and_resolved_by_key(&stage, &proxies);
     let traffic = stage.traffic();
-    let traps = [Trap::commit_answer_lost(), Trap::commit_sent(), Trap::commit_lost()];
+    let traps = [Trap::commit_answer_lost(), call_answer_lost(), Trap::commit_sent(), Trap::commit_lost()];
     let rounds = if settings::is_soak() { 1000 } else { 21 };
     for round in 0..rounds {
         let proxy = &proxies[round % NODES];
@@ -30,6 +30,12 @@ fn heavy_nodes_whose_commits_are_cut() {
     }
     println!("{rounds} connections were cut at a COMMIT");
     stage.finish_well(traffic, &cluster.url(DATABASE));
+}
+
+/// A call that is a transaction by itself has committed, and the node does not hear of it: the server says what it has done when
+/// it has.
+fn call_answer_lost() -> Trap {
+    Trap { from: Side::Server, when: Seen::Bytes(b"SELECT 1\0".to_vec()), deliver: false }
 }
 
 /// The database has committed, the node cannot know it, and says so. The same publish again, at any node, finds the job.
@@ -45,9 +51,10 @@ fn assert_unknown_and_resolved_by_key(stage: &Stage, proxies: &[Proxy; NODES]) {
     }
 }
 
-/// Publishes while a trap is set; false if upkeep walked into it.
+/// Publishes while a trap is set, now for the one and now for the other way to publish; false if nobody or upkeep walked into
+/// it.
 fn is_left_in_doubt(stage: &Stage, node: usize, proxy: &Proxy, item: Item) -> bool {
-    proxy.cut_when(Trap::commit_answer_lost());
+    proxy.cut_when(if item.n.is_multiple_of(2) { call_answer_lost() } else { Trap::commit_answer_lost() });
     match stage.publish(&mut stage.client_of(node), item) {
         Ok(_) => false,
         Err(problem) => {

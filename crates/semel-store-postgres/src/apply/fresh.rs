@@ -83,7 +83,9 @@ pub(super) async fn publish(
     batch: &[Command],
     wants: &Wants,
 ) -> Result<Option<Vec<Answer>>, Setback> {
-    if !batch.iter().all(|command| matches!(command, Command::Publish(_))) || !store.luck.holds() {
+    // Behind a pooler time-outs and settings travel with BEGIN, and this call has none.
+    let publishes = batch.iter().all(|command| matches!(command, Command::Publish(_)));
+    if !publishes || !store.options.prepare || !store.luck.holds() {
         return Ok(None);
     }
     let Some(queues) = known_queues(store, wants) else { return Ok(None) };
