@@ -4,7 +4,7 @@ use crate::key::Scope;
 use crate::store::{Claim, Claimed, Done, Expired, Grant, Record, State};
 use crate::time::{Moment, Until, millis};
 use crate::transactional::{Begun, PAUSE};
-use crate::{Fingerprint, StoreError, StoreErrorKind};
+use crate::{Error, Fingerprint, StoreError, StoreErrorKind};
 
 /// The columns of `claim` and `begin`, in order.
 pub(super) type ClaimCells = (
@@ -141,8 +141,7 @@ fn corrupt(message: String) -> StoreError {
 }
 
 /// A claim as the function takes it.
-pub(super) struct Asked<'a> {
-    pub(super) claim: &'a Claim,
+pub(super) struct Asked {
     pub(super) fence: Option<i64>,
     pub(super) fingerprint: Option<String>,
     pub(super) lease: i64,
@@ -151,15 +150,15 @@ pub(super) struct Asked<'a> {
     pub(super) ttl: i64,
 }
 
-impl<'a> Asked<'a> {
-    pub(super) fn of(claim: &'a Claim) -> Result<Self, StoreError> {
+impl Asked {
+    pub(super) fn of(claim: &Claim) -> Result<Self, StoreError> {
         let (spent, window) = match claim.expired {
             Expired::Spent => (true, None),
             Expired::TakeOver { window } => (false, window.map(millis)),
         };
         let fingerprint = claim.fingerprint.as_ref().map(Fingerprint::to_text);
         let (fence, lease, ttl) = (kept(claim.fence)?, millis(claim.lease), millis(claim.ttl));
-        Ok(Self { claim, fence, fingerprint, lease, spent, window, ttl })
+        Ok(Self { fence, fingerprint, lease, spent, window, ttl })
     }
 }
 
@@ -179,4 +178,10 @@ pub(super) fn columns(scopes: &[Scope]) -> [Vec<&str>; 3] {
         scopes.iter().map(|scope| scope.key.as_str()).collect(),
         scopes.iter().map(|scope| scope.step.as_str()).collect(),
     ]
+}
+
+/// The error where another transaction recorded the key first, and its record is gone again.
+pub(super) fn outrun<E>() -> Error<E> {
+    let message = "another transaction recorded the same key, and its record is gone again";
+    Error::Store(StoreError::new(StoreErrorKind::Unavailable, message))
 }

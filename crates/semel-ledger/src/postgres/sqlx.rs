@@ -55,7 +55,7 @@ impl Store for SqlxPostgres {
             .bind(claim.scope.consumer.as_str())
             .bind(claim.scope.key.as_str())
             .bind(claim.scope.step.as_str())
-            .bind(asked.claim.owner.as_str())
+            .bind(claim.owner.as_str())
             .bind(asked.fence)
             .bind(asked.fingerprint)
             .bind(asked.lease)

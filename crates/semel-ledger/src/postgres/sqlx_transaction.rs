@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use sqlx::postgres::PgDatabaseError;
 use sqlx::{Acquire, Connection, PgConnection, Postgres, query, query_as};
 
-use super::answer::{ClaimCells, begun, kept};
+use super::answer::{ClaimCells, begun, kept, outrun};
 use super::sqlx::{SqlxPostgres, failed};
 use super::state::{UNIQUE_VIOLATION, kind};
 use super::statement::{BEGIN, RECORD};
@@ -17,7 +17,7 @@ use crate::boundary::{Boundary, reach};
 use crate::intent::replayed;
 use crate::key::Scope;
 use crate::time::millis;
-use crate::transactional::{Begin, Begun, New, outrun};
+use crate::transactional::{Begin, Begun, New};
 use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdict};
 
 impl Ledger<SqlxPostgres> {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
-use super::answer::{begun, kept};
+use super::answer::{begun, kept, outrun};
 use super::state::{UNIQUE_VIOLATION, kind};
 use super::statement::{BEGIN, RECORD};
 use super::tokio_postgres::{Clients, Texts, TokioPostgres, claim_cells, failed};
@@ -22,7 +22,7 @@ use crate::boundary::{Boundary, reach};
 use crate::intent::replayed;
 use crate::key::Scope;
 use crate::time::millis;
-use crate::transactional::{Begin, Begun, New, outrun};
+use crate::transactional::{Begin, Begun, New};
 use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdict};
 
 /// A transaction that the ledger has begun and will commit. It can do whatever a client can; it must not commit or roll

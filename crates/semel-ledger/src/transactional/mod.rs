@@ -104,9 +104,3 @@ fn answered<S: Store, T: DeserializeOwned, E>(
         }
     }
 }
-
-/// The error where another transaction recorded the key first, and its record is gone again.
-pub(crate) fn outrun<E>() -> Error<E> {
-    let message = "another transaction recorded the same key, and its record is gone again";
-    Error::Store(StoreError::new(StoreErrorKind::Unavailable, message))
-}

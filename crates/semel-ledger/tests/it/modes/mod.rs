@@ -1,5 +1,6 @@
 //! Every mode on every store keeps its promise: delivered twice, to a crowd, killed at every boundary.
 
+mod broken;
 pub(crate) mod durable;
 mod provider;
 pub(crate) mod transactional;

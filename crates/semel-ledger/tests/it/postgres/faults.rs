@@ -28,7 +28,7 @@ fn claim(key: &str) -> Claim {
     }
 }
 
-async fn granted(store: &dyn Store, key: &str) -> Holder {
+pub(super) async fn granted(store: &dyn Store, key: &str) -> Holder {
     let claim = claim(key);
     let Claimed::Granted(grant) = store.claim(&claim).await.unwrap() else { panic!("{key} is not granted") };
     Holder { scope: claim.scope, owner: claim.owner, token: grant.token }

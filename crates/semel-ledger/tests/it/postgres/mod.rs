@@ -1,6 +1,7 @@
 //! PostgreSQL keeps the law, through both drivers.
 
 mod faults;
+mod full;
 mod partitions;
 mod transactions;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel_cluster::{Cluster, Proxy, Trap};
 use semel_ledger::postgres::{SqlxPostgres, Transaction};
 use semel_ledger::store::Store;
-use semel_ledger::{Begin, Call, Error, Ledger, Verdict};
+use semel_ledger::{Begin, Call, Error, Ledger, Steps, Verdict};
 use serde_json::json;
 use sqlx::PgConnection;
 use tokio_postgres::Client;
@@ -129,6 +129,28 @@ async fn collisions_expiry_and_other_modes_are_seen_in_transactions_too() {
     assert!(ledger.intent(&intended).run(fails).await.is_err());
     let verdict = ledger.transact(&mut client, &intended, charge).await.unwrap();
     assert!(matches!(verdict, Verdict::OutcomeUnknown { .. }), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn a_step_can_be_a_transaction() {
+    let database = database();
+    database.sql(TABLE).unwrap();
+    let ledger = ledger(tokio_store(database.url()));
+    let (call, url) = (call(), database.url());
+    for expected in [Verdict::Applied(2), Verdict::Replayed(2)] {
+        let job = |steps: Steps<Tokio, tokio_postgres::Error>| async move {
+            let mut client = client(url).await;
+            let inner = steps.ledger().clone();
+            let rows = async |call: Call| inner.transact(&mut client, &call, charge).await;
+            let first: u64 = steps.step("rows").with(rows).await?;
+            let second: u64 = steps.step("call").run(|_| async { Ok(1) }).await?;
+            Ok(first + second)
+        };
+        assert_eq!(ledger.steps(&call).run(job).await.unwrap(), expected);
+    }
+    assert_eq!(rows(&client(url).await).await, 1);
+    let steps = "SELECT string_agg(step, ',' ORDER BY step) FROM semel_ledger.entry";
+    assert_eq!(database.sql(steps).unwrap(), ",call,rows");
 }
 
 /// Whatever happens to the COMMIT, the caller is told that nobody knows, and the same key finds out.

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::orders::{Desk, Mode};
+use super::orders::{Desk, Mode, Place};
 use super::worker::{Worker, summary};
 use super::{Guard, orders, settled};
 use crate::modes::Provider;
@@ -33,6 +33,59 @@ async fn overtaken(guard: Guard) {
         assert_eq!(summary(&settled(&desk, *mode, key, 3).await), "replayed", "{mode:?}");
         assert_eq!(provider.count(key), 1, "{mode:?}");
     }
+}
+
+/// A worker that stalls in a transaction holds nobody up for longer than the server allows, and then cannot commit.
+async fn cut_off(guard: &Guard, place: Place) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut orders = orders(place, &[Mode::Transactional], "cut off", &directory);
+    orders.stop = Some(2);
+    let (mode, key) = orders.jobs[0].clone();
+    let mut worker = Worker::start(&orders);
+    worker.wait_until_reached(1);
+    worker.signal(Signal::STOP);
+    let desk = Desk::open(&orders).await;
+    assert_eq!(summary(&settled(&desk, mode, &key, 2).await), "applied");
+    worker.go_on();
+    worker.signal(Signal::CONT);
+    let told = worker.line();
+    assert!(told.starts_with("Transactional failed"), "{told}");
+    assert_eq!(summary(&settled(&desk, mode, &key, 3).await), "replayed");
+    assert_eq!(guard.rows(&key).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_a_worker_that_stalled_in_a_transaction_is_cut_off_on_postgres() {
+    let guard = Guard::postgres();
+    let Guard::Postgres(database) = &guard else { unreachable!("it is a PostgreSQL") };
+    let limit =
+        format!("ALTER DATABASE {} SET idle_in_transaction_session_timeout = '300ms'", database.name());
+    database.sql(&limit).unwrap();
+    let url = database.url().to_owned();
+    cut_off(&guard, Place::Tokio(url.clone())).await;
+    database.sql("DELETE FROM semel_ledger.entry; DELETE FROM charge").unwrap();
+    cut_off(&guard, Place::Sqlx(url)).await;
+}
+
+/// At most once: those that come later are told that nobody knows, and the worker that went on records what it did.
+#[tokio::test(flavor = "multi_thread")]
+async fn heavy_a_worker_that_stalled_keeps_what_was_tried_at_most_once() {
+    let guard = Guard::postgres();
+    let directory = tempfile::tempdir().unwrap();
+    let mut orders = orders(guard.place(), &[Mode::AtMostOnce], "stalled", &directory);
+    orders.stop = Some(2);
+    let (mode, key) = orders.jobs[0].clone();
+    let mut worker = Worker::start(&orders);
+    worker.wait_until_reached(1);
+    worker.signal(Signal::STOP);
+    let desk = Desk::open(&orders).await;
+    let told = summary(&settled(&desk, mode, &key, 2).await);
+    assert!(told.contains("nobody knows whether it happened"), "{told}");
+    worker.go_on();
+    worker.signal(Signal::CONT);
+    assert_eq!(worker.line(), "AtMostOnce applied");
+    assert_eq!(summary(&settled(&desk, mode, &key, 3).await), "replayed");
+    assert_eq!(Provider::at(directory.path()).count(&key), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
