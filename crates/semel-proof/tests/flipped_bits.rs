@@ -57,12 +57,12 @@ fn difference(truth: &Survey, read: &Survey) -> String {
 fn places(path: &Path, length: usize, dice: &mut Dice) -> Vec<usize> {
     let name = path.to_string_lossy();
     let (edge, sample) = match () {
-        () if name == "semel.db" => (100, 200),
-        () if name.ends_with("-wal") => (56, 100),
-        () if name.ends_with(".run") => (40, 30),
+        () if name == "semel.db" => (100, 100),
+        () if name.ends_with("-wal") => (56, 50),
+        () if name.ends_with(".run") => (40, 15),
         () => (8, 8),
     };
-    let factor = if settings::is_soak() { 20 } else { 1 };
+    let factor = if settings::is_soak() { 40 } else { 1 };
     let mut places: Vec<_> = (0..length.min(edge)).chain(length.saturating_sub(edge)..length).collect();
     places.extend((0..sample * factor).filter(|_| length > 0).map(|_| dice.index(length)));
     places.sort_unstable();

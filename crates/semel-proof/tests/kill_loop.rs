@@ -11,7 +11,7 @@ use semel_proof::settings;
 
 #[test]
 fn heavy_kill_loop() {
-    let rounds = settings::number("SEMEL_KILL_ROUNDS", 30);
+    let rounds = settings::number("SEMEL_KILL_ROUNDS", 20);
     let seed = settings::seed();
     println!("kill loop: {rounds} rounds, SEMEL_SEED={seed}");
     let home = tempfile::tempdir().unwrap();
