@@ -22,3 +22,8 @@ pub mod survey;
 pub mod trial;
 pub mod wal;
 pub mod workload;
+
+/// The examples in the README compile, or the tests fail.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -32,8 +32,3 @@ mod unclosed;
 pub use maintenance::{Progress, Watcher};
 pub use options::{Options, Sabotage};
 pub use store::EmbeddedStore;
-
-/// The example in the README compiles, or the tests fail.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -192,7 +192,14 @@ pub(crate) async fn greet(link: &Link, memory: &Memory) -> Result<Option<Reign>,
 pub(crate) async fn establish(link: &Link) -> Result<(), Fault> {
     match look(link).await? {
         Some(Found { here, named: None, .. }) => succeed(link, here).await.map(drop),
-        _ => Ok(()),
+        Some(_) => Ok(()),
+        None => {
+            tracing::warn!(
+                "the database does not say which server it is on: a failover that loses what was answered, or a restored \
+                 backup, will not be noticed; on PostgreSQL, GRANT EXECUTE ON FUNCTION pg_control_system() to this role"
+            );
+            Ok(())
+        }
     }
 }
 

@@ -1,9 +1,10 @@
-//! `semel bench`: every figure that must be reached, measured in one run on one machine. `store` is here, `http` in its
-//! own folder; what they find out looks the same.
+//! `semel bench`: every figure that must be reached, measured in one run on one machine. `store` is here, `http` and `ledger`
+//! in folders of their own; what they find out looks the same.
 
 pub(crate) mod child;
 mod drive;
 pub(crate) mod http;
+pub(crate) mod ledger;
 mod machine;
 mod measure;
 mod plan;

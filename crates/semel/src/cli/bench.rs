@@ -1,9 +1,12 @@
 //! `semel bench`.
 
+mod ledger;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use self::ledger::LedgerBench;
 use super::{EXIT_CODES, Outcome, print, print_json};
 use crate::bench::{self, Plan};
 use crate::failure::Failure;
@@ -34,6 +37,8 @@ enum What {
     Store(StoreBench),
     /// Measure the server over HTTP against itself without a store, and the bars it must reach
     Http(HttpBench),
+    /// Measure the ledger against the same work without it, and the bars it must reach
+    Ledger(LedgerBench),
 }
 
 const HTTP_EXAMPLES: &str = "\
@@ -173,6 +178,7 @@ impl BenchArgs {
         match self.what {
             What::Store(args) => args.run(),
             What::Http(args) => args.run(),
+            What::Ledger(args) => args.run(),
         }
     }
 }

@@ -36,6 +36,14 @@ const STORE: [(&str, f64, f64); 10] = [
     ("single_vs_raw", 0.6, 0.9),
 ];
 
+const LEDGER: [(&str, f64, f64); 5] = [
+    ("effect_vs_insert", 0.6, 0.8),
+    ("replay_vs_round_trip", 50.0, 500.0),
+    ("seen_vs_set_nx", 0.7, 0.9),
+    ("prune_p99", 2.0, 1.2),
+    ("relay_vs_batch", 0.5, 0.8),
+];
+
 #[test]
 fn heavy_a_quick_run_has_every_measure_and_draws_it() {
     let report = quick(&["bench", "store", "--quick", "--keys", "40000", "--jobs", "4000"], "store", &STORE);
@@ -50,6 +58,14 @@ fn heavy_a_quick_run_over_http_has_every_measure_and_draws_it() {
     let report = quick(&["bench", "http", "--quick"], "http", &HTTP);
     assert!(report["command"].to_string().contains("semel bench http --quick --runs 1"));
     assert!(figure(&report, "single publishes") > 0.0);
+}
+
+#[test]
+fn heavy_a_quick_run_of_the_ledger_has_every_measure_and_draws_it() {
+    let report = quick(&["bench", "ledger", "--quick", "--rows", "2000"], "ledger", &LEDGER);
+    assert!(report["command"].to_string().contains("semel bench ledger --quick --runs 1 --rows 2000"));
+    assert!(report["notes"].to_string().contains("fewer expired rows"));
+    assert!(figure(&report, "rows relayed") > 0.0);
 }
 
 /// Runs a benchmark, and checks its report, what it saved and that it left nothing else.

@@ -27,7 +27,7 @@ fn the_first_page_names_every_command_and_where_to_start() {
 
 #[test]
 fn every_page_fits_a_terminal() {
-    let pages: [&[&str]; 18] = [
+    let pages: [&[&str]; 19] = [
         &["--help"],
         &["dev", "--help"],
         &["serve", "--help"],
@@ -46,6 +46,7 @@ fn every_page_fits_a_terminal() {
         &["relay", "schema", "--help"],
         &["bench", "--help"],
         &["bench", "store", "--help"],
+        &["bench", "ledger", "--help"],
     ];
     for page in pages {
         let help = semel(page);

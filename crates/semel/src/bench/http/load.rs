@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Connections that publish at once.
 pub(super) const CONNECTIONS: usize = 64;
 /// Bytes of a payload.
-pub(super) const PAYLOAD_BYTES: usize = 512;
+pub(in crate::bench) const PAYLOAD_BYTES: usize = 512;
 /// Jobs in one batch publish.
 pub(super) const BATCH: u64 = 100;
 /// Jobs in one lease.
@@ -27,7 +27,7 @@ const LONGEST: u64 = 60_000_000;
 
 /// What a load added up to.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(in crate::bench) struct Load {
     pub(super) jobs: u64,
     pub(super) took: Duration,
     pub(super) latency: Histogram<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Load {
 
 impl Load {
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]
-    pub(super) fn per_second(&self) -> f64 {
+    pub(in crate::bench) fn per_second(&self) -> f64 {
         self.jobs as f64 / self.took.as_secs_f64()
     }
 
@@ -59,7 +59,7 @@ fn batch_body(first: u64) -> String {
 
 /// Numbers that no other publish of this run has.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Numbers(Arc<AtomicU64>);
+pub(in crate::bench) struct Numbers(Arc<AtomicU64>);
 
 impl Numbers {
     pub(super) fn take(&self, count: u64) -> u64 {
@@ -102,7 +102,7 @@ pub(super) fn singles_over(
 }
 
 /// Publishes batches, from `connections`, until `jobs` are answered.
-pub(super) fn batches(
+pub(in crate::bench) fn batches(
     runtime: &Runtime,
     server: &Server,
     queue: &str,
@@ -174,11 +174,11 @@ where
     })
 }
 
-pub(super) fn histogram() -> Histogram<u64> {
+pub(in crate::bench) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LONGEST, 3).expect("three digits up to a minute is a valid histogram")
 }
 
-pub(super) fn record(latency: &mut Histogram<u64>, took: Duration) {
+pub(in crate::bench) fn record(latency: &mut Histogram<u64>, took: Duration) {
     latency.saturating_record(u64::try_from(took.as_micros()).unwrap_or(LONGEST));
 }
 

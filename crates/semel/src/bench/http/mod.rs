@@ -4,11 +4,11 @@
 
 mod client;
 mod flows;
-mod load;
+pub(super) mod load;
 mod no_store;
 pub(crate) mod postgres;
 mod rounds;
-mod server;
+pub(super) mod server;
 mod targets;
 mod worker;
 
@@ -92,7 +92,7 @@ impl Plan {
 }
 
 /// The runtime of clients and of workers: one thread each, so that what they spend is not spread over both cores.
-fn runtime() -> Result<Runtime, Failure> {
+pub(super) fn runtime() -> Result<Runtime, Failure> {
     Builder::new_current_thread().enable_all().build().map_err(Failure::io("start a runtime"))
 }
 

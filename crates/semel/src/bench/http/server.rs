@@ -28,15 +28,15 @@ struct Ready {
 
 /// A server under measurement.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(in crate::bench) struct Server {
     kin: Kin,
-    pub(super) address: SocketAddr,
-    pub(super) secret: String,
+    pub(in crate::bench) address: SocketAddr,
+    pub(in crate::bench) secret: String,
 }
 
 impl Server {
     /// A server on an embedded store in `dir`.
-    pub(super) fn durable(dir: &Path) -> Result<Self, Failure> {
+    pub(in crate::bench) fn durable(dir: &Path) -> Result<Self, Failure> {
         Self::spawn("embedded", dir)
     }
 

@@ -171,7 +171,7 @@ async fn all(
 }
 
 /// Connects without TLS: the cluster is on this machine.
-pub(super) async fn connect(url: &str) -> Result<Client, Failure> {
+pub(in crate::bench) async fn connect(url: &str) -> Result<Client, Failure> {
     let (client, connection) =
         tokio_postgres::connect(url, NoTls).await.map_err(broken("connect to PostgreSQL"))?;
     tokio::spawn(async move {
@@ -183,7 +183,7 @@ pub(super) async fn connect(url: &str) -> Result<Client, Failure> {
     Ok(client)
 }
 
-pub(super) fn broken(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Failure {
+pub(in crate::bench) fn broken(what: &'static str) -> impl Fn(tokio_postgres::Error) -> Failure {
     move |error| {
         let cause = error.as_db_error().map(ToString::to_string);
         Failure::Broken(format!("could not {what}: {}", cause.unwrap_or_else(|| error.to_string())))

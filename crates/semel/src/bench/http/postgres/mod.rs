@@ -3,7 +3,7 @@
 //! The benchmark starts a cluster of its own with the settings a small production server would have, and removes it.
 
 mod keys;
-mod limit;
+pub(in crate::bench) mod limit;
 mod rounds;
 mod targets;
 
