@@ -282,50 +282,43 @@ BEGIN
 END
 $$;
 
--- The start of an effect in the caller's own transaction: verdict 'new', or why not, as from claim.
+-- The start of an effect in the caller's own transaction: null if it is to be done, otherwise why not, as a JSON object
+-- with the columns of claim. Nearly all calls are answered null, and that is the cheapest of answers.
 --
 -- A duplicate does not wait for the transaction of the first: it is 'busy' at once. The lock only saves the wait; the
 -- primary key decides when the result is recorded.
-CREATE FUNCTION semel_ledger.begin(
-    _consumer text, _key text, _step text, _fence bigint, _fingerprint text,
-    OUT verdict text, OUT now bigint, OUT token bigint, OUT since bigint, OUT until bigint, OUT recovering boolean,
-    OUT fence bigint, OUT fingerprint text, OUT done_at bigint, OUT expires_at bigint, OUT result text
-)
+CREATE FUNCTION semel_ledger.begin(_consumer text, _key text, _step text, _fence bigint, _fingerprint text) RETURNS text
 LANGUAGE plpgsql AS $$
-#variable_conflict use_column
 DECLARE
     _free boolean := pg_try_advisory_xact_lock(semel_ledger.lock_id(_consumer, _key, _step));
     _entry semel_ledger.entry;
+    _now bigint;
+    _verdict text;
 BEGIN
     -- A statement of its own, after the lock: it sees what the last holder of the lock committed.
     SELECT * INTO _entry FROM semel_ledger.entry
     WHERE consumer = _consumer AND key = _key AND step = _step;
-    now := semel_ledger.clock();
-    IF NOT FOUND THEN
-        verdict := CASE WHEN _free THEN 'new' ELSE 'busy' END;
-        RETURN;
+    IF NOT FOUND AND _free THEN
+        RETURN NULL;
     END IF;
 
-    verdict := semel_ledger.refusal(_entry, _fence, _fingerprint, true, NULL, now);
-    IF verdict IS NULL AND NOT _free THEN
-        verdict := 'busy';
-        RETURN;
+    _now := semel_ledger.clock();
+    IF _entry.token IS NOT NULL THEN
+        _verdict := semel_ledger.refusal(_entry, _fence, _fingerprint, true, NULL, _now);
     END IF;
-    IF verdict IS NULL THEN
+    IF _verdict IS NULL AND _free THEN
         -- It has expired, and makes room for the one that is recorded.
         DELETE FROM semel_ledger.entry
-        WHERE consumer = _consumer AND key = _key AND step = _step AND expires_at <= now;
-        verdict := 'new';
-        RETURN;
+        WHERE consumer = _consumer AND key = _key AND step = _step AND expires_at <= _now;
+        RETURN NULL;
     END IF;
-    token := _entry.token;
-    since := _entry.since;
-    until := CASE WHEN _entry.until > now THEN _entry.until END;
-    fence := _entry.fence;
-    fingerprint := _entry.fingerprint;
-    done_at := _entry.done_at;
-    expires_at := _entry.expires_at;
-    result := _entry.result;
+    RETURN json_build_object(
+        'verdict', coalesce(_verdict, 'busy'), 'now', _now, 'token', _entry.token, 'since', _entry.since,
+        -- The other transaction has no lease.
+        'until', CASE WHEN _verdict = 'busy' THEN _entry.until END,
+        'fence', _entry.fence, 'fingerprint', _entry.fingerprint,
+        'done_at', _entry.done_at, 'expires_at', _entry.expires_at, 'result', _entry.result
+    );
 END
 $$;
 

@@ -141,3 +141,65 @@ impl Row {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Consumer, Key, Scope, Step};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn claim(expired: Expired) -> Claim {
+        let (consumer, key) = (Consumer::new("c").unwrap(), Key::new("k").unwrap());
+        Claim {
+            scope: Scope { consumer, key, step: Step::whole() },
+            owner: Owner::random(),
+            fence: None,
+            fingerprint: None,
+            lease: MINUTE,
+            expired,
+            ttl: MINUTE,
+        }
+    }
+
+    fn at(millis: i64) -> Moment {
+        Moment::from_millis(millis)
+    }
+
+    fn first(expired: Expired) -> Row {
+        match decide(None, &claim(expired), at(0)) {
+            Decision::Write(row, _) => row,
+            Decision::Answer(answer) => panic!("{answer:?}"),
+        }
+    }
+
+    fn answer(row: &Row, expired: Expired, now: i64) -> Claimed {
+        match decide(Some(row), &claim(expired), at(now)) {
+            Decision::Write(_, answer) | Decision::Answer(answer) => answer,
+        }
+    }
+
+    #[test]
+    fn a_lease_is_over_at_its_end_and_not_before() {
+        let forever = Expired::TakeOver { window: None };
+        let row = first(forever);
+        assert!(matches!(answer(&row, forever, 59_999), Claimed::Busy { .. }));
+        assert!(matches!(answer(&row, forever, 60_000), Claimed::Granted(grant) if grant.recovering));
+    }
+
+    #[test]
+    fn a_window_has_passed_at_its_end_and_not_before() {
+        let window = Expired::TakeOver { window: Some(2 * MINUTE) };
+        let row = first(window);
+        assert!(matches!(answer(&row, window, 119_999), Claimed::Granted(_)));
+        assert_eq!(answer(&row, window, 120_000), Claimed::Spent { since: at(0) });
+    }
+
+    #[test]
+    fn an_entry_is_gone_at_its_expiry_and_not_before() {
+        let row = first(Expired::Spent);
+        assert_eq!(row.expires, Some(at(120_000)));
+        assert_eq!(answer(&row, Expired::Spent, 119_999), Claimed::Spent { since: at(0) });
+        assert!(matches!(answer(&row, Expired::Spent, 120_000), Claimed::Granted(grant) if grant.token == 1));
+    }
+}

@@ -35,8 +35,12 @@ impl<S: Store> Ledger<S> {
     /// The mark comes *before* the work: if the worker dies in between, the work is not done. Use it to thin out
     /// duplicates (a notification, a cache to refresh), and [`Ledger::seen`] where the work must be done.
     pub async fn first(&self, key: &Key) -> Result<Seen, StoreError> {
-        let seen = self.first_of(std::slice::from_ref(key)).await?;
-        Ok(seen.first().copied().unwrap_or(Seen::Before))
+        let scope = self.scope(key, Step::whole());
+        if self.is_remembered(&scope) {
+            return Ok(Seen::Before);
+        }
+        let marked = self.mark(std::slice::from_ref(&scope)).await?;
+        Ok(if marked == [true] { Seen::First } else { Seen::Before })
     }
 
     /// Marks a batch of keys in one round trip; the answers are in the order of the keys.
@@ -44,19 +48,25 @@ impl<S: Store> Ledger<S> {
         let scopes: Vec<Scope> = keys.iter().map(|key| self.scope(key, Step::whole())).collect();
         let known: Vec<bool> = scopes.iter().map(|scope| self.is_remembered(scope)).collect();
         let unknown: Vec<Scope> = unknown(&scopes, &known);
-        let asked = Instant::now();
         let marked = match unknown.is_empty() {
             true => Vec::new(),
-            false => self.patient(self.inner.store.mark(&unknown, self.inner.ttl)).await?,
+            false => self.mark(&unknown).await?,
         };
-        self.looked_up(asked);
-        for (scope, _) in unknown.iter().zip(&marked).filter(|(_, first)| **first) {
-            self.inner.cache.put(scope, None, None, (asked, self.inner.ttl));
-        }
         let mut marked = marked.into_iter();
         let seen =
             |known: bool| if !known && marked.next() == Some(true) { Seen::First } else { Seen::Before };
         Ok(known.into_iter().map(seen).collect())
+    }
+
+    /// Asks the store, and remembers what is marked from now on.
+    async fn mark(&self, scopes: &[Scope]) -> Result<Vec<bool>, StoreError> {
+        let asked = Instant::now();
+        let marked = self.patient(self.inner.store.mark(scopes, self.inner.ttl)).await?;
+        self.looked_up(asked);
+        for (scope, _) in scopes.iter().zip(&marked).filter(|(_, first)| **first) {
+            self.inner.cache.put(scope, None, None, (asked, self.inner.ttl));
+        }
+        Ok(marked)
     }
 
     fn is_remembered(&self, scope: &Scope) -> bool {

@@ -115,11 +115,12 @@ impl From<Error> for Tried {
 
 /// An item is a problem or a job; a problem has a code, and a job has not.
 fn read_item(item: &RawValue) -> Result<Result<Published, Problem>, Tried> {
-    let unread = |error: serde_json::Error| Error::Answer(error.to_string());
-    match Problem::item(item.get()) {
-        Some(problem) => Ok(Err(problem)),
-        None => Ok(Ok(serde_json::from_str(item.get()).map_err(unread)?)),
-    }
+    // Nearly all are jobs, so that is looked at first.
+    let error = match serde_json::from_str(item.get()) {
+        Ok(published) => return Ok(Ok(published)),
+        Err(error) => error,
+    };
+    Problem::item(item.get()).map(Err).ok_or_else(|| Error::Answer(error.to_string()).into())
 }
 
 /// The answers of a call, each in its place.

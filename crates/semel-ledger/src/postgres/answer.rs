@@ -1,12 +1,14 @@
 //! What the functions answer, and the values they are asked with, for both drivers.
 
+use serde::Deserialize;
+
 use crate::key::Scope;
 use crate::store::{Claim, Claimed, Done, Expired, Grant, Record, State};
 use crate::time::{Moment, Until, millis};
 use crate::transactional::{Begun, PAUSE};
 use crate::{Error, Fingerprint, StoreError, StoreErrorKind};
 
-/// The columns of `claim` and `begin`, in order.
+/// The columns of `claim`, in order.
 pub(super) type ClaimCells = (
     String,
     i64,
@@ -60,16 +62,32 @@ pub(super) fn claimed(cells: ClaimCells) -> Result<Claimed, StoreError> {
     })
 }
 
-pub(super) fn begun(cells: ClaimCells) -> Result<Begun, StoreError> {
-    match cells.0.as_str() {
-        "new" => Ok(Begun::New),
+/// What `begin` answers when there is nothing to do.
+#[derive(Deserialize)]
+struct Told {
+    verdict: String,
+    now: i64,
+    token: Option<i64>,
+    since: Option<i64>,
+    until: Option<i64>,
+    fence: Option<i64>,
+    fingerprint: Option<String>,
+    done_at: Option<i64>,
+    expires_at: Option<i64>,
+    result: Option<String>,
+}
+
+pub(super) fn begun(answer: Option<&str>) -> Result<Begun, StoreError> {
+    let Some(answer) = answer else { return Ok(Begun::New) };
+    let told: Told = serde_json::from_str(answer).map_err(|error| corrupt(error.to_string()))?;
+    if told.verdict == "busy" && told.until.is_none() {
         // The other transaction has no lease; it ends in a moment, or its connection does.
-        "busy" if cells.4.is_none() => {
-            let now = Moment::from_millis(cells.1);
-            Ok(Begun::Answered(Claimed::Busy { until: Until::seen(now.after(PAUSE), now) }))
-        }
-        _ => claimed(cells).map(Begun::Answered),
+        let now = Moment::from_millis(told.now);
+        return Ok(Begun::Answered(Claimed::Busy { until: Until::seen(now.after(PAUSE), now) }));
     }
+    let Told { verdict, now, token, since, until, fence, fingerprint, done_at, expires_at, result } = told;
+    claimed((verdict, now, token, since, until, None, fence, fingerprint, done_at, expires_at, result))
+        .map(Begun::Answered)
 }
 
 pub(super) fn record(cells: LookupCells) -> Result<Option<Record>, StoreError> {

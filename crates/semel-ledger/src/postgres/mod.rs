@@ -2,6 +2,8 @@
 //! every language and both drivers mean the same.
 
 mod answer;
+#[cfg(feature = "tokio-postgres")]
+mod session;
 #[cfg(feature = "sqlx-postgres")]
 mod sqlx;
 #[cfg(feature = "sqlx-postgres")]
@@ -13,6 +15,8 @@ mod tokio_postgres;
 #[cfg(feature = "tokio-postgres")]
 mod transaction;
 
+#[cfg(feature = "tokio-postgres")]
+pub use self::session::Session;
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx::SqlxPostgres;
 #[cfg(feature = "tokio-postgres")]

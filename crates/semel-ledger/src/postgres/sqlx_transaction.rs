@@ -6,9 +6,9 @@ use std::time::Instant;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgDatabaseError;
-use sqlx::{Acquire, Connection, PgConnection, Postgres, query, query_as};
+use sqlx::{Acquire, Connection, PgConnection, Postgres, query, query_scalar};
 
-use super::answer::{ClaimCells, begun, kept, outrun};
+use super::answer::{begun, kept, outrun};
 use super::sqlx::{SqlxPostgres, failed};
 use super::state::{UNIQUE_VIOLATION, kind};
 use super::statement::{BEGIN, RECORD};
@@ -150,13 +150,13 @@ impl<T: Serialize> New<'_, SqlxPostgres, T> {
 }
 
 async fn asking(connection: &mut PgConnection, scope: &Scope, call: &Call) -> Result<Begun, StoreError> {
-    let question = query_as::<_, ClaimCells>(BEGIN)
+    let question = query_scalar::<_, Option<String>>(BEGIN)
         .bind(scope.consumer.as_str())
         .bind(scope.key.as_str())
         .bind(scope.step.as_str())
         .bind(kept(call.token)?)
         .bind(call.input.as_ref().map(Fingerprint::to_text));
-    begun(question.fetch_one(connection).await.map_err(failed("beginning"))?)
+    begun(question.fetch_one(connection).await.map_err(failed("beginning"))?.as_deref())
 }
 
 async fn recording<T>(

@@ -18,9 +18,7 @@ pub(super) const LOOKUP: &str =
 
 pub(super) const PRUNE: &str = "SELECT semel_ledger.prune($1)";
 
-pub(super) const BEGIN: &str =
-    "SELECT verdict, now, token, since, until, recovering, fence, fingerprint, done_at, expires_at, result
-     FROM semel_ledger.begin($1, $2, $3, $4, $5)";
+pub(super) const BEGIN: &str = "SELECT semel_ledger.begin($1, $2, $3, $4, $5)";
 
 pub(super) const RECORD: &str = "SELECT semel_ledger.record($1, $2, $3, $4, $5, $6, $7)";
 

@@ -121,7 +121,7 @@ impl<C: Clients> TokioPostgres<C> {
     }
 }
 
-pub(super) type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
+type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
 #[async_trait]
 impl<C: Clients> Store for TokioPostgres<C> {
@@ -243,8 +243,8 @@ async fn version(client: &Client) -> Result<usize, StoreError> {
     newer(version, MIGRATIONS.len())
 }
 
-/// The columns of `claim` and `begin`.
-pub(super) fn claim_cells(rows: &[Row]) -> Result<ClaimCells, StoreError> {
+/// The columns of `claim`.
+fn claim_cells(rows: &[Row]) -> Result<ClaimCells, StoreError> {
     let row =
         rows.first().ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "a claim has no answer"))?;
     Ok((
@@ -307,7 +307,7 @@ fn held(held: bool) -> Hold<()> {
     if held { Hold::Held(()) } else { Hold::Lost }
 }
 
-fn cell<T: FromSqlOwned>(row: &Row, place: usize) -> Result<T, StoreError> {
+pub(super) fn cell<T: FromSqlOwned>(row: &Row, place: usize) -> Result<T, StoreError> {
     row.try_get(place)
         .map_err(|error| StoreError::caused(StoreErrorKind::Corrupt, "an answer cannot be read", error))
 }

@@ -14,9 +14,9 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient};
 
 use super::answer::{begun, kept, outrun};
+use super::session::{Asked, Session, Statements};
 use super::state::{UNIQUE_VIOLATION, kind};
-use super::statement::{BEGIN, RECORD};
-use super::tokio_postgres::{Clients, Texts, TokioPostgres, claim_cells, failed};
+use super::tokio_postgres::{Clients, Texts, TokioPostgres, cell, failed};
 use crate::attempt::remembered;
 use crate::boundary::{Boundary, reach};
 use crate::intent::replayed;
@@ -29,6 +29,7 @@ use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdic
 /// back by itself.
 pub struct Transaction<'a> {
     client: &'a Client,
+    statements: Option<&'a Statements>,
     open: bool,
 }
 
@@ -80,13 +81,31 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
         let scope = self.scope_of(call);
-        let verdict = self.pursue(client, &scope, call, effect).await;
+        let verdict = self.pursue(client, None, &scope, call, effect).await;
+        self.told(&scope, false, verdict)
+    }
+
+    /// The same on a [`Session`], which saves the server some work.
+    pub async fn transact_prepared<T, E, F>(
+        &self,
+        session: &mut Session,
+        call: &Call,
+        effect: F,
+    ) -> Result<Verdict<T>, Error<E>>
+    where
+        T: Serialize + DeserializeOwned,
+        F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
+    {
+        let scope = self.scope_of(call);
+        let (client, statements) = session.parts();
+        let verdict = self.pursue(client, Some(statements), &scope, call, effect).await;
         self.told(&scope, false, verdict)
     }
 
     async fn pursue<T, E, F>(
         &self,
         client: &Client,
+        statements: Option<&Statements>,
         scope: &Scope,
         call: &Call,
         effect: F,
@@ -99,7 +118,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
             return replayed(done.as_deref());
         }
         reach(Boundary::BeforeClaim).await;
-        let mut transaction = Transaction { client, open: true };
+        let mut transaction = Transaction { client, statements, open: true };
         let entry = match self.opened(&transaction, call).await? {
             Begin::New(entry) => entry,
             Begin::Answered(verdict) => return Ok(verdict),
@@ -108,7 +127,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         let result = effect(&transaction).await.map_err(Error::Effect)?;
         reach(Boundary::AfterEffect).await;
         let text = entry.text(&result)?;
-        let end = join(recording(&entry, client, &text), client.batch_execute("COMMIT"));
+        let end = join(recording(&entry, client, statements, &text), client.batch_execute("COMMIT"));
         let (recorded, committed) =
             self.patient(async { Ok(end.await) }).await.map_err(Error::CommitUnknown)?;
         // Whatever was answered, the transaction is over: a COMMIT after an error is a ROLLBACK.
@@ -126,7 +145,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
     /// Begins the transaction and the effect, in one round trip.
     async fn opened<'a, T, E>(
         &'a self,
-        client: &Client,
+        transaction: &Transaction<'_>,
         call: &'a Call,
     ) -> Result<Begin<'a, TokioPostgres<C>, T>, Error<E>>
     where
@@ -134,7 +153,10 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
     {
         let asked = Instant::now();
         let scope = self.scope_of(call);
-        let both = join(client.batch_execute("BEGIN"), asking(client, &scope, call));
+        let both = join(
+            transaction.batch_execute("BEGIN"),
+            asking(transaction.client, transaction.statements, &scope, call),
+        );
         let (begin, answer) = self.patient(async { Ok(both.await) }).await?;
         begin.map_err(failed("beginning"))?;
         Begin::of(self, call, asked, answer?)
@@ -187,7 +209,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
     {
         let asked = Instant::now();
         let scope = self.scope_of(call);
-        let answer = self.patient(asking(transaction, &scope, call)).await?;
+        let answer = self.patient(asking(transaction, None, &scope, call)).await?;
         Begin::of(self, call, asked, answer)
     }
 }
@@ -196,12 +218,17 @@ impl<C: Clients, T: Serialize> New<'_, TokioPostgres<C>, T> {
     /// Records the result, in the transaction of the effect. If this fails, roll back.
     pub async fn record(self, transaction: &impl GenericClient, result: &T) -> Result<(), Error<Infallible>> {
         let text = self.text(result)?;
-        let recorded = recording(&self, transaction, &text).await;
+        let recorded = recording(&self, transaction, None, &text).await;
         recorded.map_err(|error| Error::Store(failed("recording")(error)))
     }
 }
 
-async fn asking(client: &impl GenericClient, scope: &Scope, call: &Call) -> Result<Begun, StoreError> {
+async fn asking(
+    client: &impl GenericClient,
+    statements: Option<&Statements>,
+    scope: &Scope,
+    call: &Call,
+) -> Result<Begun, StoreError> {
     let (scope, fence) = (Texts::of(scope), kept(call.token)?);
     let fingerprint = call.input.as_ref().map(Fingerprint::to_text);
     let params = [
@@ -211,13 +238,17 @@ async fn asking(client: &impl GenericClient, scope: &Scope, call: &Call) -> Resu
         (&fence as _, Type::INT8),
         (&fingerprint as _, Type::TEXT),
     ];
-    let rows = client.query_typed(BEGIN, &params).await.map_err(failed("beginning"))?;
-    begun(claim_cells(&rows)?)
+    let rows = Asked::Begin(statements).ask(client, params).await.map_err(failed("beginning"))?;
+    // No row at all is not the null that says "new".
+    let row = rows.first().ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "beginning: no answer"))?;
+    let answer: Option<String> = cell(row, 0)?;
+    begun(answer.as_deref())
 }
 
 async fn recording<C: Clients, T>(
     entry: &New<'_, TokioPostgres<C>, T>,
     client: &impl GenericClient,
+    statements: Option<&Statements>,
     text: &str,
 ) -> Result<(), tokio_postgres::Error> {
     let scope = Texts::of(&entry.scope);
@@ -234,7 +265,7 @@ async fn recording<C: Clients, T>(
         (&text as _, Type::TEXT),
         (&ttl as _, Type::INT8),
     ];
-    client.query_typed(RECORD, &params).await.map(drop)
+    Asked::Record(statements).ask(client, params).await.map(drop)
 }
 
 fn is_unique(error: &tokio_postgres::Error) -> bool {

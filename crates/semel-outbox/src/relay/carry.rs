@@ -23,6 +23,7 @@ const REASON_MAX: usize = 1000;
 enum Fate {
     Carried {
         known: bool,
+        matches: bool,
     },
     Refused(Refused),
     /// Not now.
@@ -89,7 +90,16 @@ impl<'a> Work<'a> {
 
     fn judge(&mut self, row: &'a Row, fate: Fate, holds: &Holds) {
         match fate {
-            Fate::Carried { known } => {
+            Fate::Carried { known, matches } => {
+                if !matches {
+                    // As with any other publish, unless the queue rejects collisions.
+                    tracing::warn!(
+                        row = row.id,
+                        queue = row.queue,
+                        key = row.key,
+                        "its key stands for another payload"
+                    );
+                }
                 holds.release(&row.queue);
                 self.carried.push(row.id);
                 self.tally += Tally { carried: 1, known: u64::from(known), refused: 0 };
@@ -151,7 +161,9 @@ async fn publish<'a>(client: &Client, round: &[&'a Row]) -> Vec<(&'a Row, Fate)>
 
 fn fate(answer: Result<Published, Refusal>) -> Fate {
     match answer {
-        Ok(published) => Fate::Carried { known: published.deduplicated },
+        Ok(Published { deduplicated: known, payload_matches: matches, .. }) => {
+            Fate::Carried { known, matches }
+        }
         Err(Refusal::Refused(problem)) if is_the_rows_fault(&problem) => Fate::Refused(Refused {
             code: problem.code.name().to_owned(),
             reason: problem.detail.chars().take(REASON_MAX).collect(),

@@ -1,5 +1,6 @@
 //! What a relay asks of a database.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,16 +85,16 @@ pub(super) async fn open(address: &str) -> Result<Arc<dyn Source>, Error> {
     }
 }
 
-/// Keeps of each group what is in front of the first row that another has, or that is dead. `others` are such rows, by queue
-/// and group.
+/// Keeps of each group what is in front of the first row that another has, or that is dead. `others` are those first rows, by
+/// queue and group.
 pub(super) fn in_front(rows: Vec<Row>, others: &[(String, String, i64)]) -> Vec<Row> {
-    let first_other = |row: &Row| {
-        let same = |(queue, group, _): &&(String, String, i64)| {
-            *queue == row.queue && Some(group) == row.group.as_ref()
-        };
-        others.iter().filter(same).map(|(_, _, id)| *id).min()
+    let others: HashMap<_, _> =
+        others.iter().map(|(queue, group, first)| ((queue.as_str(), group.as_str()), *first)).collect();
+    let may_go = |row: &Row| {
+        let group = row.group.as_deref().map(|group| (row.queue.as_str(), group));
+        group.and_then(|group| others.get(&group)).is_none_or(|first| row.id < *first)
     };
-    rows.into_iter().filter(|row| first_other(row).is_none_or(|other| row.id < other)).collect()
+    rows.into_iter().filter(may_go).collect()
 }
 
 #[cfg(test)]

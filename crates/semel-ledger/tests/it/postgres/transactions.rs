@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_cluster::{Cluster, Proxy, Trap};
-use semel_ledger::postgres::{SqlxPostgres, Transaction};
+use semel_ledger::postgres::{Session, SqlxPostgres, Transaction};
 use semel_ledger::store::Store;
 use semel_ledger::{Begin, Call, Error, Ledger, Steps, Verdict};
 use serde_json::json;
@@ -129,6 +129,24 @@ async fn collisions_expiry_and_other_modes_are_seen_in_transactions_too() {
     assert!(ledger.intent(&intended).run(fails).await.is_err());
     let verdict = ledger.transact(&mut client, &intended, charge).await.unwrap();
     assert!(matches!(verdict, Verdict::OutcomeUnknown { .. }), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn prepared_statements_mean_the_same() {
+    let database = database();
+    database.sql(TABLE).unwrap();
+    let ledger = ledger(tokio_store(database.url()));
+    let mut session = Session::new(client(database.url()).await).await.unwrap();
+    let failing = async |transaction: &Transaction<'_>| -> Result<u64, String> {
+        charge(transaction).await.unwrap();
+        Err("the customer is gone".to_owned())
+    };
+    assert!(ledger.transact_prepared(&mut session, &call(), failing).await.is_err());
+    for expected in [Verdict::Applied(1), Verdict::Replayed(1)] {
+        assert_eq!(ledger.transact_prepared(&mut session, &call(), charge).await.unwrap(), expected);
+    }
+    assert_eq!(charged(&ledger, &mut session).await.unwrap(), Verdict::Replayed(1));
+    assert_eq!(rows(&session).await, 1);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use super::effect::{self, PgLedger, Worker};
 use super::failed;
 use crate::failure::Failure;
 
-/// Keys that are replayed in turn.
+/// Keys that are replayed in turn, if there are as many round trips.
 const KEYS: u64 = 1000;
 
 /// How often the cache is asked for each round trip.
@@ -33,7 +33,7 @@ pub(super) async fn measure(url: &str, trips: u64) -> Result<Replays, Failure> {
     let remembering = effect::ledger(url, "replays", DEFAULT_CACHE).await?;
     let asking = effect::ledger(url, "replays", 0).await?;
     let mut worker = Worker::open(url).await?;
-    let calls = completed(&remembering, &mut worker).await?;
+    let calls = completed(&remembering, &mut worker, trips.min(KEYS)).await?;
     let nothing = worker.nothing().await?;
     let (mut cached, mut trip, mut asked) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let size = trips / SLICES;
@@ -50,9 +50,9 @@ pub(super) async fn measure(url: &str, trips: u64) -> Result<Replays, Failure> {
     Ok(Replays { cached: micros(cached, all * TIMES), trip: micros(trip, all), asked: micros(asked, all) })
 }
 
-async fn completed(ledger: &PgLedger, worker: &mut Worker) -> Result<Vec<Call>, Failure> {
+async fn completed(ledger: &PgLedger, worker: &mut Worker, keys: u64) -> Result<Vec<Call>, Failure> {
     let mut calls = Vec::new();
-    for number in 0..KEYS {
+    for number in 0..keys {
         let call = Call::new(format!("charge-{number:016}")).map_err(failed("name an effect"))?;
         worker.once(ledger, &call).await?;
         calls.push(call);

@@ -122,6 +122,20 @@ fn heavy_what_a_killed_relay_had_claimed_is_taken_over_at_once() {
 }
 
 #[test]
+fn heavy_a_database_that_is_killed_is_waited_for() {
+    let mut shop = Shop::open(|_| Base::Cluster(Cluster::start().expect("a cluster starts")));
+    let _relays = [shop.plain_relay(), shop.plain_relay()];
+    for round in 0..2 {
+        shop.base.insert(round * SOME, (round + 1) * SOME);
+        shop.until_jobs(round * SOME + 1);
+        let Base::Cluster(cluster) = &mut shop.base else { unreachable!("it was made above") };
+        cluster.kill().and_then(|()| cluster.restart()).expect("it starts again");
+    }
+    shop.until_jobs(2 * SOME);
+    shop.assert_published(2 * SOME);
+}
+
+#[test]
 fn heavy_a_server_that_is_killed_again_and_again_gets_everything_once() {
     let mut shop = Shop::open(|_| Base::postgres());
     let _relays = [shop.plain_relay(), shop.plain_relay()];
