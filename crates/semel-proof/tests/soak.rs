@@ -299,7 +299,7 @@ async fn run(jobs: u64, dir: PathBuf) {
 
 #[test]
 fn heavy_soak() {
-    let jobs = settings::number("SEMEL_SOAK_JOBS", 200_000);
+    let jobs = settings::number("SEMEL_SOAK_JOBS", 100_000);
     let home = tempfile::tempdir().unwrap();
     block_on(run(jobs, home.path().join("store")));
 }

@@ -1,7 +1,7 @@
 //! The law of [`Store`] as stories, for every store alike.
 //!
 //! The stories are data, `ledger/scenarios.json`, because implementations in other languages play them too. What needs more
-//! than one thread is in [`races`]. A store subscribes with one test that calls [`check`]:
+//! than one thread follows in Rust. A store subscribes with one test that calls [`check`]:
 //!
 //! ```
 //! use std::sync::Arc;

@@ -54,7 +54,7 @@ async fn completed(ledger: &PgLedger, worker: &mut Worker, keys: u64) -> Result<
     let mut calls = Vec::new();
     for number in 0..keys {
         let call = Call::new(format!("charge-{number:016}")).map_err(failed("name an effect"))?;
-        worker.once(ledger, &call).await?;
+        effect::new(worker.once(ledger, &call).await?)?;
         calls.push(call);
     }
     Ok(calls)
@@ -68,7 +68,7 @@ async fn replay(
 ) -> Result<Duration, Failure> {
     let began = Instant::now();
     for (_, call) in (0..times).zip(calls.iter().cycle()) {
-        let verdict = worker.transact(ledger, call).await?;
+        let verdict = worker.once(ledger, call).await?;
         if !matches!(verdict, Verdict::Replayed(_)) {
             return Err(Failure::Broken(format!("a completed effect was answered {verdict:?}")));
         }
