@@ -1,7 +1,5 @@
 //! What the environment says about how long to go on: `make soak` asks for more of the same.
 
-use std::time::Duration;
-
 /// A number from the environment, or what `make test` does.
 pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| {
@@ -18,10 +16,4 @@ pub fn seed() -> u64 {
 /// Whether this is the long form.
 pub fn is_soak() -> bool {
     std::env::var_os("SEMEL_SOAK").is_some()
-}
-
-/// How long a restart may take, whatever was interrupted: five seconds in the long form. The short one also runs where others
-/// build something at the same time, and only finds what hangs.
-pub fn restart_max() -> Duration {
-    Duration::from_secs(if is_soak() { 5 } else { 60 })
 }
