@@ -3,6 +3,7 @@
 mod faults;
 mod full;
 mod partitions;
+mod pooler;
 mod transactions;
 
 use std::sync::Arc;
