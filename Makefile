@@ -18,12 +18,12 @@ help: ## List the targets
 .PHONY: run
 run: ## Build Semel and start a server to try things on, with a key and curl lines to copy
 	@tools/need cc
-	cargo run $(CARGO_FLAGS) --release -p semel -- dev
+	cargo run $(CARGO_FLAGS) --profile quick -p semel -- dev
 
 .PHONY: tour
 tour: ## Build Semel and walk through its promises on a real store in a temporary directory
 	@tools/need cc
-	cargo run $(CARGO_FLAGS) --release -p semel -- tour
+	cargo run $(CARGO_FLAGS) --profile quick -p semel -- tour
 
 # Not optimised: it waits for leases most of the time, and shares its build with the tests.
 .PHONY: demo

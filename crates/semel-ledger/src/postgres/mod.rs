@@ -3,7 +3,7 @@
 
 mod answer;
 #[cfg(feature = "tokio-postgres")]
-mod session;
+mod literal;
 #[cfg(feature = "sqlx-postgres")]
 mod sqlx;
 #[cfg(feature = "sqlx-postgres")]
@@ -15,8 +15,6 @@ mod tokio_postgres;
 #[cfg(feature = "tokio-postgres")]
 mod transaction;
 
-#[cfg(feature = "tokio-postgres")]
-pub use self::session::Session;
 #[cfg(feature = "sqlx-postgres")]
 pub use self::sqlx::SqlxPostgres;
 #[cfg(feature = "tokio-postgres")]

@@ -7,15 +7,15 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
-use futures_util::future::join;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, GenericClient};
+use tokio_postgres::{Client, GenericClient, SimpleQueryMessage};
 
 use super::answer::{begun, kept, outrun};
-use super::session::{Asked, Session, Statements};
+use super::literal::{number, text};
 use super::state::{UNIQUE_VIOLATION, kind};
+use super::statement::{BEGIN, RECORD};
 use super::tokio_postgres::{Clients, Texts, TokioPostgres, cell, failed};
 use crate::attempt::remembered;
 use crate::boundary::{Boundary, reach};
@@ -29,7 +29,6 @@ use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdic
 /// back by itself.
 pub struct Transaction<'a> {
     client: &'a Client,
-    statements: Option<&'a Statements>,
     open: bool,
 }
 
@@ -68,8 +67,8 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
     /// | after the commit | gets the first result |
     ///
     /// A duplicate does not wait for the transaction of the first: it is [`Verdict::InProgress`] at once. An effect that
-    /// fails is rolled back. The beginning travels with `BEGIN` and the record with `COMMIT`, so that the ledger adds no
-    /// round trip.
+    /// fails is rolled back. The beginning travels with `BEGIN` and the record with `COMMIT`, as one message each: the
+    /// ledger adds no round trip, and needs no prepared statement.
     pub async fn transact<T, E, F>(
         &self,
         client: &mut Client,
@@ -81,31 +80,13 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
         let scope = self.scope_of(call);
-        let verdict = self.pursue(client, None, &scope, call, effect).await;
-        self.told(&scope, false, verdict)
-    }
-
-    /// The same on a [`Session`], which saves the server some work.
-    pub async fn transact_prepared<T, E, F>(
-        &self,
-        session: &mut Session,
-        call: &Call,
-        effect: F,
-    ) -> Result<Verdict<T>, Error<E>>
-    where
-        T: Serialize + DeserializeOwned,
-        F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
-    {
-        let scope = self.scope_of(call);
-        let (client, statements) = session.parts();
-        let verdict = self.pursue(client, Some(statements), &scope, call, effect).await;
+        let verdict = self.pursue(client, &scope, call, effect).await;
         self.told(&scope, false, verdict)
     }
 
     async fn pursue<T, E, F>(
         &self,
         client: &Client,
-        statements: Option<&Statements>,
         scope: &Scope,
         call: &Call,
         effect: F,
@@ -118,8 +99,8 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
             return replayed(done.as_deref());
         }
         reach(Boundary::BeforeClaim).await;
-        let mut transaction = Transaction { client, statements, open: true };
-        let entry = match self.opened(&transaction, call).await? {
+        let mut transaction = Transaction { client, open: true };
+        let entry = match self.opened(client, call).await? {
             Begin::New(entry) => entry,
             Begin::Answered(verdict) => return Ok(verdict),
         };
@@ -127,14 +108,14 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         let result = effect(&transaction).await.map_err(Error::Effect)?;
         reach(Boundary::AfterEffect).await;
         let text = entry.text(&result)?;
-        let end = join(recording(&entry, client, statements, &text), client.batch_execute("COMMIT"));
-        let (recorded, committed) =
-            self.patient(async { Ok(end.await) }).await.map_err(Error::CommitUnknown)?;
-        // Whatever was answered, the transaction is over: a COMMIT after an error is a ROLLBACK.
-        transaction.open = false;
-        match recorded {
-            Ok(()) => committed.map_err(unconfirmed)?,
-            Err(error) if is_unique(&error) => return self.outrun(client, call).await,
+        let end = end(&entry, &text);
+        let committed = self.patient(async { Ok(client.batch_execute(&end).await) }).await;
+        match committed.map_err(Error::CommitUnknown)? {
+            Ok(()) => transaction.open = false,
+            Err(error) if is_unique(&error) => {
+                drop(transaction);
+                return self.outrun(client, call).await;
+            }
             Err(error) => return Err(unconfirmed(error)),
         }
         entry.committed(&text);
@@ -142,24 +123,25 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         Ok(Verdict::Applied(result))
     }
 
-    /// Begins the transaction and the effect, in one round trip.
+    /// Begins the transaction and the effect, in one message.
     async fn opened<'a, T, E>(
         &'a self,
-        transaction: &Transaction<'_>,
+        client: &Client,
         call: &'a Call,
     ) -> Result<Begin<'a, TokioPostgres<C>, T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
     {
         let asked = Instant::now();
-        let scope = self.scope_of(call);
-        let both = join(
-            transaction.batch_execute("BEGIN"),
-            asking(transaction.client, transaction.statements, &scope, call),
-        );
-        let (begin, answer) = self.patient(async { Ok(both.await) }).await?;
-        begin.map_err(failed("beginning"))?;
-        Begin::of(self, call, asked, answer?)
+        let start = start(&self.scope_of(call), call)?;
+        let answers = async { client.simple_query(&start).await.map_err(failed("beginning")) };
+        let answers = self.patient(answers).await?;
+        let row = answers.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let answer = row.ok_or_else(unanswered)?.try_get(0).map_err(failed("beginning"))?;
+        Begin::of(self, call, asked, begun(answer)?)
     }
 
     /// Another transaction recorded the key while this one worked on it, and this one was rolled back.
@@ -209,7 +191,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
     {
         let asked = Instant::now();
         let scope = self.scope_of(call);
-        let answer = self.patient(asking(transaction, None, &scope, call)).await?;
+        let answer = self.patient(asking(transaction, &scope, call)).await?;
         Begin::of(self, call, asked, answer)
     }
 }
@@ -218,17 +200,12 @@ impl<C: Clients, T: Serialize> New<'_, TokioPostgres<C>, T> {
     /// Records the result, in the transaction of the effect. If this fails, roll back.
     pub async fn record(self, transaction: &impl GenericClient, result: &T) -> Result<(), Error<Infallible>> {
         let text = self.text(result)?;
-        let recorded = recording(&self, transaction, None, &text).await;
+        let recorded = recording(&self, transaction, &text).await;
         recorded.map_err(|error| Error::Store(failed("recording")(error)))
     }
 }
 
-async fn asking(
-    client: &impl GenericClient,
-    statements: Option<&Statements>,
-    scope: &Scope,
-    call: &Call,
-) -> Result<Begun, StoreError> {
+async fn asking(client: &impl GenericClient, scope: &Scope, call: &Call) -> Result<Begun, StoreError> {
     let (scope, fence) = (Texts::of(scope), kept(call.token)?);
     let fingerprint = call.input.as_ref().map(Fingerprint::to_text);
     let params = [
@@ -238,9 +215,8 @@ async fn asking(
         (&fence as _, Type::INT8),
         (&fingerprint as _, Type::TEXT),
     ];
-    let rows = Asked::Begin(statements).ask(client, params).await.map_err(failed("beginning"))?;
-    // No row at all is not the null that says "new".
-    let row = rows.first().ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "beginning: no answer"))?;
+    let rows = client.query_typed(BEGIN, &params).await.map_err(failed("beginning"))?;
+    let row = rows.first().ok_or_else(unanswered)?;
     let answer: Option<String> = cell(row, 0)?;
     begun(answer.as_deref())
 }
@@ -248,7 +224,6 @@ async fn asking(
 async fn recording<C: Clients, T>(
     entry: &New<'_, TokioPostgres<C>, T>,
     client: &impl GenericClient,
-    statements: Option<&Statements>,
     text: &str,
 ) -> Result<(), tokio_postgres::Error> {
     let scope = Texts::of(&entry.scope);
@@ -265,7 +240,42 @@ async fn recording<C: Clients, T>(
         (&text as _, Type::TEXT),
         (&ttl as _, Type::INT8),
     ];
-    Asked::Record(statements).ask(client, params).await.map(drop)
+    client.query_typed(RECORD, &params).await.map(drop)
+}
+
+/// `BEGIN` and what [`asking`] asks.
+fn start(scope: &Scope, call: &Call) -> Result<String, StoreError> {
+    let fingerprint = call.input.as_ref().map(Fingerprint::to_text);
+    Ok(format!(
+        "BEGIN; SELECT semel_ledger.begin({}, {}, {}, {}, {})",
+        text(scope.consumer.as_str()),
+        text(scope.key.as_str()),
+        text(scope.step.as_str()),
+        number(kept(call.token)?),
+        fingerprint.as_deref().map_or_else(|| "NULL".into(), text),
+    ))
+}
+
+/// What [`recording`] records, and `COMMIT`. If the record fails, the commit is not reached.
+fn end<C: Clients, T>(entry: &New<'_, TokioPostgres<C>, T>, result: &str) -> String {
+    let (scope, fingerprint) = (&entry.scope, entry.call.input.as_ref().map(Fingerprint::to_text));
+    // A token that cannot be kept was refused when the effect began.
+    let fence = entry.call.token.and_then(|token| i64::try_from(token).ok());
+    format!(
+        "SELECT semel_ledger.record({}, {}, {}, {}, {}, {}, {}); COMMIT",
+        text(scope.consumer.as_str()),
+        text(scope.key.as_str()),
+        text(scope.step.as_str()),
+        number(fence),
+        fingerprint.as_deref().map_or_else(|| "NULL".into(), text),
+        text(result),
+        number(Some(millis(entry.ledger.inner.ttl))),
+    )
+}
+
+/// No row at all is not the null that says "new".
+fn unanswered() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, "beginning: no answer")
 }
 
 fn is_unique(error: &tokio_postgres::Error) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_ledger::postgres::{Session, TokioPostgres, Transaction};
+use semel_ledger::postgres::{TokioPostgres, Transaction};
 use semel_ledger::{Call, Ledger, Verdict};
 use serde_json::json;
 use tokio_postgres::{Client, Statement};
@@ -27,9 +27,9 @@ const TABLE: &str = "
 
 const INSERT: &str = "INSERT INTO charge (order_id, amount) VALUES ($1, $2) RETURNING id";
 
-/// A worker: a connection and what the ledger and the application have prepared on it.
+/// A worker: a connection and what the application has prepared on it.
 pub(super) struct Worker {
-    session: Session,
+    client: Client,
     insert: Statement,
 }
 
@@ -42,8 +42,6 @@ pub(super) struct Effects {
     pub(super) once: Work,
     /// The same with a fingerprint of the input.
     pub(super) checked: Work,
-    /// The same as `once` on a connection on which the ledger has prepared nothing, as behind a pooler.
-    pub(super) unprepared: Work,
 }
 
 /// A ledger in this database, with its tables.
@@ -103,13 +101,6 @@ async fn slice(
     };
     let (workers, work) = crew::share(workers, numbers, checked).await?;
     found.checked += work;
-    let its = ledger.clone();
-    let unprepared = async move |worker: &mut Worker, number| {
-        let call = Call::new(format!("pooled-{number:016}")).map_err(failed("name an effect"))?;
-        new(worker.unprepared(&its, &call).await?)
-    };
-    let (workers, work) = crew::share(workers, numbers, unprepared).await?;
-    found.unprepared += work;
     Ok(workers)
 }
 
@@ -122,41 +113,35 @@ pub(super) fn new(verdict: Verdict<i64>) -> Result<(), Failure> {
 }
 
 impl Worker {
-    /// Connects; the ledger's tables must be there.
+    /// Connects.
     pub(super) async fn open(url: &str) -> Result<Self, Failure> {
-        let session = Session::new(connect(url).await?).await.map_err(failed("prepare a session"))?;
-        let insert = session.prepare(INSERT).await.map_err(broken("prepare an insert"))?;
-        Ok(Self { session, insert })
+        let client = connect(url).await?;
+        let insert = client.prepare(INSERT).await.map_err(broken("prepare an insert"))?;
+        Ok(Self { client, insert })
     }
 
     /// The insert in a transaction of its own.
     async fn bare(&mut self, number: u64) -> Result<(), Failure> {
         let order = format!("charge-{number:016}");
-        let transaction = self.session.transaction().await.map_err(broken("begin"))?;
+        let transaction = self.client.transaction().await.map_err(broken("begin"))?;
         transaction.query_one(&self.insert, &[&order, &1000_i64]).await.map_err(broken("insert a charge"))?;
         transaction.commit().await.map_err(broken("commit"))
     }
 
     /// The insert under a ledger.
     pub(super) async fn once(&mut self, ledger: &PgLedger, call: &Call) -> Result<Verdict<i64>, Failure> {
-        let Self { session, insert } = self;
+        let Self { client, insert } = self;
         let effect = async |transaction: &Transaction<'_>| charge(transaction, insert, call).await;
-        ledger.transact_prepared(session, call, effect).await.map_err(failed("run an effect"))
-    }
-
-    async fn unprepared(&mut self, ledger: &PgLedger, call: &Call) -> Result<Verdict<i64>, Failure> {
-        let Self { session, insert } = self;
-        let effect = async |transaction: &Transaction<'_>| charge(transaction, insert, call).await;
-        ledger.transact(session, call, effect).await.map_err(failed("run an effect"))
+        ledger.transact(client, call, effect).await.map_err(failed("run an effect"))
     }
 
     /// One round trip that does nothing.
     pub(super) async fn trip(&self, nothing: &Statement) -> Result<(), Failure> {
-        self.session.query_one(nothing, &[]).await.map(drop).map_err(broken("ask PostgreSQL for nothing"))
+        self.client.query_one(nothing, &[]).await.map(drop).map_err(broken("ask PostgreSQL for nothing"))
     }
 
     pub(super) async fn nothing(&self) -> Result<Statement, Failure> {
-        self.session.prepare("SELECT 1").await.map_err(broken("prepare a round trip"))
+        self.client.prepare("SELECT 1").await.map_err(broken("prepare a round trip"))
     }
 }
 

@@ -118,7 +118,6 @@ impl Rounds {
             rate("inserts in transactions", |r| r.effects.bare.per_second()),
             rate("effects", |r| r.effects.once.per_second()),
             rate("effects, input compared", |r| r.effects.checked.per_second()),
-            rate("effects, nothing prepared", |r| r.effects.unprepared.per_second()),
             micros("replay from memory", |r| r.replays.cached),
             micros("round trip to PostgreSQL", |r| r.replays.trip),
             micros("replay from PostgreSQL", |r| r.replays.asked),
