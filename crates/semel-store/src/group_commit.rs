@@ -18,7 +18,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -54,7 +54,8 @@ pub struct Options {
     /// that sends them all at once ([`GroupCommit::submit_all`]).
     pub in_flight: usize,
     /// How long a commit is alone on its way before the next may set out. Two small commits at once cost more than one of
-    /// twice the size; but none should wait for long behind one that is stuck.
+    /// twice the size; but none should wait for long behind one that is stuck. Others that commit to the same store
+    /// ([`GroupCommit::share_with`]) make it longer.
     pub stagger: Duration,
 }
 
@@ -131,6 +132,8 @@ struct Line {
     pace: Pace,
     /// How often many commands were sent at once.
     parcels: AtomicU64,
+    /// How many others commit to the same store.
+    others: AtomicU32,
     options: Options,
 }
 
@@ -157,12 +160,19 @@ impl GroupCommit {
             queue: Batcher::new(options.capacity),
             pace: Pace::new(),
             parcels: AtomicU64::new(0),
+            others: AtomicU32::new(0),
             options,
         });
         let (driver, alive) = watch::channel(());
         let desk = Arc::new(Desk { line: line.clone(), driver });
         let (on_their_way, kept_back, company) = (Vec::new(), None, None);
         (Self { desk }, Driver { line, store, on_their_way, kept_back, company, alive: Some(alive) })
+    }
+
+    /// Says how many others commit to the same store. Each of them has a commit on its way, so this one's second would be
+    /// one too many all the sooner: commits are that many times as far apart.
+    pub fn share_with(&self, others: usize) {
+        self.desk.line.others.store(u32::try_from(others).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
 
     /// Has a command applied and waits until it is durable.
@@ -399,7 +409,8 @@ impl Driver {
     fn begin(&mut self, batch: Vec<Ticket>) {
         let Options { in_flight, stagger, .. } = self.line.options;
         if in_flight > 1 && !stagger.is_zero() {
-            self.company = Some(Box::pin(sleep(stagger)));
+            let sharers = self.line.others.load(Ordering::Relaxed).saturating_add(1);
+            self.company = Some(Box::pin(sleep(stagger.saturating_mul(sharers))));
         }
         let parcel = batch.last().and_then(|ticket| ticket.parcel);
         let course = Box::pin(commit(self.store.clone(), self.line.clone(), batch));

@@ -250,6 +250,23 @@ async fn nobody_waits_for_long_behind_a_commit_that_is_stuck() {
     other.await.unwrap().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_more_there_are_to_commit_the_longer_each_is_alone() {
+    let span = Duration::from_millis(10);
+    let (commit, gate, _driver) = Gate::start(Options { in_flight: 2, stagger: span, ..Options::default() });
+    commit.share_with(2);
+    let stuck = submit(&commit, 1);
+    gate.reached_by(1).await;
+    let other = submit(&commit, 2);
+    tokio::time::sleep(3 * span - Duration::from_millis(1)).await;
+    assert_eq!(gate.batches(), [[1]]);
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    assert_eq!(gate.batches(), [[1], [2]]);
+    gate.let_through(2);
+    stuck.await.unwrap().unwrap();
+    other.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn what_was_sent_at_once_is_committed_in_order() {
     let (commit, gate, _driver) = Gate::start(Options { max_batch: 2, in_flight: 3, ..Options::default() });
