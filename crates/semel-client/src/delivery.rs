@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::time;
 
 /// A delivery: a job, and the lease that allows this worker to settle it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Delivery {
@@ -29,7 +29,7 @@ pub struct Delivery {
     #[serde(default)]
     pub defer_count: u32,
     /// When it was published.
-    #[serde(deserialize_with = "time::read")]
+    #[serde(deserialize_with = "time::read", serialize_with = "time::write")]
     pub created_at: SystemTime,
     /// The sender's key.
     #[serde(default)]
@@ -45,11 +45,15 @@ pub struct Delivery {
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
     /// When the lease ends, by the server's clock, unless it is extended.
-    #[serde(deserialize_with = "time::read")]
+    #[serde(deserialize_with = "time::read", serialize_with = "time::write")]
     pub deadline: SystemTime,
+    /// The W3C trace context of this delivery, if its publish had one: the parent of what the worker does, and what it passes on
+    /// to those it calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// Whether the job may have been done before without the server's knowing: it lost what it had answered, by a failover
     /// or a restored backup. A ledger knows better; whoever keeps none should look before doing it again.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub possibly_applied: bool,
 }
 
@@ -100,6 +104,17 @@ mod tests {
         for odd in ["", "lse_", "lse_zzzzzzzzzzzzz", "job_0000000000001"] {
             assert_eq!(with(odd, "null").token(), None, "{odd}");
         }
+    }
+
+    #[test]
+    fn it_is_written_as_it_was_read() {
+        let mut delivery = with("lse_1", "\"order-17\"");
+        let text = serde_json::to_string(&delivery).unwrap();
+        let expected = r#"{"id":"job_1","queue":"q","payload":{"n": 1.0},"attempt":1,"maxAttempts":5,"deferCount":0,"createdAt":"2026-11-15T12:00:00.000Z","idempotencyKey":"order-17","lease":"lse_1","deliveryId":"dlv_1","group":null,"metadata":{},"deadline":"2026-11-15T12:00:30.000Z"}"#;
+        assert_eq!(text, expected);
+        delivery.traceparent = Some("00-1-2-01".to_owned());
+        let text = serde_json::to_string(&delivery).unwrap();
+        assert!(text.ends_with(r#".000Z","traceparent":"00-1-2-01"}"#), "{text}");
     }
 
     #[test]

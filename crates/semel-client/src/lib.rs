@@ -35,6 +35,7 @@ pub mod http;
 pub mod ledger;
 #[cfg(any(feature = "webhook", feature = "worker"))]
 mod outcome;
+mod overrides;
 mod publish;
 mod retry;
 #[cfg(any(feature = "sqlx", feature = "tokio-postgres"))]

@@ -86,6 +86,15 @@ impl Outcome {
         self
     }
 
+    /// What waits is for the queue's own setting to say, if this is a deferral.
+    #[must_use]
+    pub fn scope_of_the_queue(mut self) -> Self {
+        if let Said::Later { scope, .. } = &mut self.0 {
+            *scope = None;
+        }
+        self
+    }
+
     /// Why, if this is a deferral.
     #[must_use]
     pub fn because(mut self, why: impl fmt::Display) -> Self {

@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::{Retry, time};
+use crate::overrides::overrides;
+use crate::time;
 
 /// What a generated key begins with, so that people see that it says nothing about the business.
 const GENERATED: &str = "gen-";
@@ -107,28 +108,11 @@ impl Publish {
         self
     }
 
-    /// Attempts it may use, instead of the queue's.
+    /// The W3C trace context of the publisher: its trace goes on with the job, and every worker of it gets a context of the same
+    /// trace ([`Delivery::traceparent`](crate::Delivery::traceparent)).
     #[must_use]
-    pub fn max_attempts(self, attempts: u32) -> Self {
-        self.option("maxAttempts", json!(attempts))
-    }
-
-    /// The waits between them, instead of the queue's.
-    #[must_use]
-    pub fn retry(self, retry: Retry) -> Self {
-        self.option("retry", json!(retry))
-    }
-
-    /// How long one delivery may take, instead of the queue's time-out.
-    #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.option("timeout", json!(timeout.as_secs_f64()))
-    }
-
-    /// How long its key holds after its end, instead of the queue's window.
-    #[must_use]
-    pub fn window(self, window: Duration) -> Self {
-        self.option("window", json!(window.as_secs_f64()))
+    pub fn traceparent(self, context: impl Into<String>) -> Self {
+        self.metadata("traceparent", context)
     }
 
     /// Any other member of a publish, named as in the HTTP API. For what carries publishes along, such as an outbox.
@@ -164,6 +148,8 @@ impl Publish {
     }
 }
 
+overrides!(Publish);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,11 +161,12 @@ mod tests {
             .key("order-17")
             .group("tenant 4")
             .delay(Duration::from_millis(1500))
-            .metadata("a", "1");
+            .metadata("a", "1")
+            .traceparent("00-1-2-01");
         let body = serde_json::to_string(&wish).unwrap();
         assert_eq!(
             body,
-            r#"{"payload":{"b": 1.10, "a": "\u00e9"},"idempotencyKey":"order-17","group":"tenant 4","delay":2,"metadata":{"a":"1"}}"#
+            r#"{"payload":{"b": 1.10, "a": "\u00e9"},"idempotencyKey":"order-17","group":"tenant 4","delay":2,"metadata":{"a":"1","traceparent":"00-1-2-01"}}"#
         );
     }
 

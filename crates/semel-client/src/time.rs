@@ -24,6 +24,11 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemT
     Ok(time.into())
 }
 
+#[cfg(any(feature = "webhook", feature = "worker"))]
+pub(crate) fn write<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&text(*time))
+}
+
 #[cfg(feature = "http")]
 pub(crate) fn read_maybe<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SystemTime>, D::Error> {
     #[derive(Deserialize)]

@@ -8,6 +8,7 @@
 //! - [`Redis`] and [`RabbitMq`]: one of a test's own.
 //! - [`Proxy`]: a network that delays, cuts and swallows on command.
 //! - [`Namespace`]: a machine of its own behind a cable that loses packets.
+//! - [`twin`]: the test program once more, in a process that can be killed.
 //!
 //! ```no_run
 //! use semel_cluster::{Shared, Template, sql_at};
@@ -47,6 +48,7 @@ mod replica;
 mod server;
 mod shared;
 mod sql;
+pub mod twin;
 mod url;
 mod watchdog;
 

@@ -147,3 +147,20 @@ pub(crate) fn verdict(scope: &Scope, outcome: Outcome) {
         _ => tracing::debug!(target: "semel_ledger", consumer, key, step, outcome, "ledger verdict"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_lists_every_metric_with_its_outcomes() {
+        let page = include_str!("../../../docs/observability/metrics.md");
+        for name in [VERDICTS, LOOKUP_DURATION, CACHE_HITS, CACHE_MISSES] {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("{name} is not on the page"));
+            let outcomes =
+                Outcome::ALL.iter().filter(|outcome| row.contains(&format!("`{}`", outcome.label())));
+            assert_eq!(outcomes.count(), if name == VERDICTS { Outcome::ALL.len() } else { 0 }, "{row}");
+        }
+    }
+}

@@ -32,6 +32,7 @@ pub struct Client {
     shared: Arc<Shared>,
     deadline: Duration,
     each: Duration,
+    hopeful: bool,
 }
 
 struct Shared {
@@ -47,6 +48,7 @@ pub struct Builder {
     api_key: Option<String>,
     deadline: Duration,
     each: Duration,
+    hopeful: bool,
     authorities: Option<Vec<u8>>,
 }
 
@@ -58,13 +60,20 @@ impl Client {
 
     /// A client of the server at this address.
     pub fn builder(url: impl Into<String>) -> Builder {
-        Builder { url: url.into(), api_key: None, deadline: DEADLINE, each: TRY, authorities: None }
+        let (deadline, each) = (DEADLINE, TRY);
+        Builder { url: url.into(), api_key: None, deadline, each, hopeful: true, authorities: None }
     }
 
     /// The same client with another deadline over all tries of a call.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
+    }
+
+    /// The same client for somebody who outlives the restarts of the server: it waits for one that nobody listens at.
+    #[cfg(feature = "worker")]
+    pub(crate) fn patient(&self) -> Self {
+        Self { hopeful: true, ..self.clone() }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -81,7 +90,12 @@ impl Client {
 
     /// The tries of a call whose answer the server holds for so long.
     pub(super) fn tries(&self, hold: Duration) -> Tries {
-        Tries::within(self.deadline.saturating_add(hold), self.each)
+        Tries::within(self.deadline.saturating_add(hold), self.each, self.hopeful)
+    }
+
+    /// The time for one try.
+    pub(super) fn each(&self) -> Duration {
+        self.each
     }
 }
 
@@ -107,6 +121,14 @@ impl Builder {
         self
     }
 
+    /// A call ends at once when nobody listens at the address, instead of waiting for a server that may be restarting. For
+    /// tools with a person in front of them. Once a call has reached the server it is patient.
+    #[must_use]
+    pub fn unless_nobody_listens(mut self) -> Self {
+        self.hopeful = false;
+        self
+    }
+
     /// Certificates of authorities to trust besides the system's, as PEM.
     #[must_use]
     pub fn authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -119,7 +141,8 @@ impl Builder {
         let address = Address::parse(&self.url)?;
         let authorization = self.api_key.as_deref().map(bearer).transpose()?;
         let connector = if address.is_secure() {
-            Connector::secure(&certificates(self.authorities.as_deref().unwrap_or_default())?)?
+            let extra = self.authorities.as_deref().map(certificates).transpose()?;
+            Connector::secure(&extra.unwrap_or_default())?
         } else {
             Connector::plain()
         };
@@ -128,7 +151,7 @@ impl Builder {
             .pool_timer(TokioTimer::new())
             .build(connector);
         let shared = Arc::new(Shared { address, authorization, pool });
-        Ok(Client { shared, deadline: self.deadline, each: self.each })
+        Ok(Client { shared, deadline: self.deadline, each: self.each, hopeful: self.hopeful })
     }
 }
 
@@ -142,8 +165,13 @@ fn bearer(key: &str) -> Result<HeaderValue, Error> {
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let all: Result<_, _> = CertificateDer::pem_slice_iter(pem).collect();
-    all.map_err(|error| Error::Setup(format!("the authorities cannot be read as PEM: {error}")))
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let all = all.map_err(|error| Error::Setup(format!("the authorities cannot be read as PEM: {error}")))?;
+    // Whoever names authorities means to trust somebody; a wrong file must not go unnoticed.
+    if all.is_empty() {
+        return Err(Error::Setup("there is no certificate in the PEM of the authorities".into()));
+    }
+    Ok(all)
 }
 
 impl fmt::Debug for Client {

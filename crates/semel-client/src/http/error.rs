@@ -38,6 +38,9 @@ pub enum Failure {
     /// The request was sent, and no answer came: it may have happened.
     #[error("the server did not answer: {0}")]
     Unanswered(String),
+    /// What answered does not speak HTTP, and will not learn it.
+    #[error("what answered does not speak HTTP: {0}")]
+    Nonsense(String),
     /// The server answered that it cannot do it.
     #[error("{0}")]
     Problem(Box<Problem>),
@@ -59,7 +62,7 @@ impl Error {
             Self::Refused(problem) => Some(problem),
             Self::Deadline { last, .. } => match last.as_ref() {
                 Failure::Problem(problem) => Some(problem),
-                Failure::Unreachable(_) | Failure::Unanswered(_) => None,
+                Failure::Unreachable(_) | Failure::Unanswered(_) | Failure::Nonsense(_) => None,
             },
             Self::Setup(_) | Self::Answer(_) => None,
         }

@@ -1,15 +1,15 @@
 //! One request and its answer.
 
-use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
 use ::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use ::http::response::Parts;
 use ::http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use serde::de::DeserializeOwned;
+use hyper::body::Incoming;
 
-use super::{Client, Error, Failure, Problem};
+use super::{Client, Error, Failure, Problem, Reply};
 
 /// The largest answer that is read: 256 leased jobs with payloads of 256 KiB, and their envelopes.
 const ANSWER_MAX: usize = 96 * 1024 * 1024;
@@ -25,6 +25,8 @@ pub(crate) struct Ask {
     body: Bytes,
     /// How long the server was asked to hold its answer.
     pub(super) hold: Duration,
+    /// Whether it is not to be sent again once it may have happened.
+    pub(super) once: bool,
 }
 
 impl Ask {
@@ -36,8 +38,8 @@ impl Ask {
         Self::new(client, Method::POST, path, body.into())
     }
 
-    fn new(client: &Client, method: Method, path: &str, body: Bytes) -> Result<Self, Error> {
-        Ok(Self { method, uri: client.address().at(path)?, body, hold: Duration::ZERO })
+    pub(super) fn new(client: &Client, method: Method, path: &str, body: Bytes) -> Result<Self, Error> {
+        Ok(Self { method, uri: client.address().at(path)?, body, hold: Duration::ZERO, once: false })
     }
 
     /// The server was asked to hold its answer for so long.
@@ -45,14 +47,19 @@ impl Ask {
         Self { hold, ..self }
     }
 
-    fn request(&self, authorization: Option<&HeaderValue>) -> Request<Full<Bytes>> {
+    /// It is not to be sent again once it may have happened.
+    pub(super) fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    pub(super) fn request(&self, authorization: Option<&HeaderValue>) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body.clone()));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, AGENT);
         headers.insert(ACCEPT, JSON);
-        if self.method == Method::POST {
+        if self.method == Method::POST || !self.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }
         if let Some(authorization) = authorization {
@@ -62,44 +69,55 @@ impl Ask {
     }
 }
 
-/// The body of an answer that says yes.
-#[derive(Debug)]
-pub(crate) struct Answer(Bytes);
-
-impl Answer {
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.0).map_err(|error| Error::Answer(error.to_string()))
-    }
-}
-
 impl Client {
     /// Sends a request once, and waits for its answer no longer than this.
-    pub(super) async fn exchange(&self, ask: &Ask, patience: Duration) -> Result<Answer, Failure> {
+    pub(super) async fn exchange(&self, ask: &Ask, patience: Duration) -> Result<Reply, Failure> {
         let late = |_| Failure::Unanswered(format!("not within {:.1} s", patience.as_secs_f64()));
         tokio::time::timeout(patience, self.send(ask)).await.map_err(late)?
     }
 
-    async fn send(&self, ask: &Ask) -> Result<Answer, Failure> {
+    async fn send(&self, ask: &Ask) -> Result<Reply, Failure> {
         let request = ask.request(self.authorization());
-        let response = self.pool().request(request).await.map_err(|error| {
-            let words = in_words(&error);
-            if error.is_connect() { Failure::Unreachable(words) } else { Failure::Unanswered(words) }
-        })?;
+        let response = self.pool().request(request).await.map_err(|error| failed(&error))?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_MAX).collect().await;
-        let body = body.map_err(|error| Failure::Unanswered(error.to_string()))?.to_bytes();
         if head.status.is_success() {
-            return Ok(Answer(body));
+            return Ok(Reply { status: head.status.as_u16(), body: whole(body).await? });
         }
-        let wait = retry_after(&head.headers, SystemTime::now());
-        Err(Failure::Problem(Box::new(Problem::read(head.status.as_u16(), &body, wait))))
+        Err(problem(&head, body).await)
     }
 }
 
-/// An error with its causes, which is where the reason is.
-fn in_words(error: &hyper_util::client::legacy::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
-    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
+async fn whole(body: Incoming) -> Result<Bytes, Failure> {
+    let body = Limited::new(body, ANSWER_MAX).collect().await;
+    Ok(body.map_err(|error| Failure::Unanswered(in_words(error.as_ref())))?.to_bytes())
+}
+
+/// What an answer says that is not a yes.
+pub(super) async fn problem(head: &Parts, body: Incoming) -> Failure {
+    let wait = retry_after(&head.headers, SystemTime::now());
+    match whole(body).await {
+        Ok(body) => Failure::Problem(Box::new(Problem::read(head.status.as_u16(), &body, wait))),
+        Err(failure) => failure,
+    }
+}
+
+/// Why there is no answer.
+pub(super) fn failed(error: &hyper_util::client::legacy::Error) -> Failure {
+    let words = in_words(error);
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<hyper::Error>());
+    if error.is_connect() {
+        Failure::Unreachable(words)
+    } else if cause.is_some_and(hyper::Error::is_parse) {
+        Failure::Nonsense(words)
+    } else {
+        Failure::Unanswered(words)
+    }
+}
+
+/// The innermost cause of an error, which is where the reason is; what is around it only says who noticed.
+pub(super) fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |cause| (*cause).source());
+    causes.last().unwrap_or(error).to_string()
 }
 
 /// The header `Retry-After`: seconds, or a date.

@@ -25,9 +25,11 @@
 
 mod address;
 mod batch;
+mod call;
 mod client;
 mod connect;
 mod error;
+mod events;
 mod exchange;
 mod job;
 mod jobs;
@@ -37,8 +39,10 @@ mod publish;
 #[cfg(feature = "worker")]
 pub(crate) mod work;
 
+pub use call::{Call, Reply};
 pub use client::{Builder, Client};
 pub use error::{Error, Failure};
+pub use events::{Event, Events};
 pub use job::{Attempt, AttemptStatus, Job};
 pub use problem::{Code, Problem, Violation};
 pub use publish::Published;

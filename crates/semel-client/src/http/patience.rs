@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::exchange::{Answer, Ask};
-use super::{Client, Code, Error, Failure};
+use super::exchange::Ask;
+use super::{Client, Code, Error, Failure, Reply};
 
 /// The wait after the first failure: about what a server takes that had to restart a connection.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -24,15 +24,24 @@ pub(super) struct Tries {
     each: Duration,
     count: u32,
     maybe_done: bool,
+    once: bool,
+    hopeful: bool,
 }
 
 impl Tries {
     /// Tries that end after `whole`, none longer than `each`.
-    pub(super) fn within(whole: Duration, each: Duration) -> Self {
+    ///
+    /// Those that are not `hopeful` end when nobody listens at the first of them.
+    pub(super) fn within(whole: Duration, each: Duration, hopeful: bool) -> Self {
         // A deadline that no clock reaches is a very long one.
         let end = Instant::now().checked_add(whole);
         let end = end.unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400 * 365));
-        Self { end, each, count: 0, maybe_done: false }
+        Self { end, each, count: 0, maybe_done: false, once: false, hopeful }
+    }
+
+    /// Tries of a call that must not happen twice, or may.
+    pub(super) fn once(self, once: bool) -> Self {
+        Self { once, ..self }
     }
 
     /// Tries of another call under the same deadline.
@@ -61,19 +70,28 @@ impl Tries {
                 self.maybe_done |= problem.code == Code::UnknownOutcome;
                 problem.retry_after
             }
-            Failure::Unanswered(_) => {
+            Failure::Unanswered(_) | Failure::Nonsense(_) => {
                 self.maybe_done = true;
                 None
             }
             Failure::Unreachable(_) => None,
         };
         let wait = wait(self.count, asked, rand::random());
-        if wait >= self.left() {
+        if wait >= self.left() || !self.is_worth_another(&failure) {
             let (tries, maybe_done) = (self.count, self.maybe_done);
             return Err(Error::Deadline { tries, maybe_done, last: Box::new(failure) });
         }
         tokio::time::sleep(wait).await;
         Ok(())
+    }
+
+    /// Whether another try could end otherwise, and does no harm.
+    fn is_worth_another(&self, failure: &Failure) -> bool {
+        match failure {
+            Failure::Nonsense(_) => false,
+            Failure::Unreachable(_) if self.count == 1 && !self.hopeful => false,
+            _ => !(self.once && self.maybe_done),
+        }
     }
 }
 
@@ -90,8 +108,8 @@ fn wait(failures: u32, asked: Option<Duration>, random: f64) -> Duration {
 
 impl Client {
     /// Sends a request until it is answered, refused, or the deadline is over.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Result<Answer, Error> {
-        let mut tries = self.tries(ask.hold);
+    pub(crate) async fn ask(&self, ask: &Ask) -> Result<Reply, Error> {
+        let mut tries = self.tries(ask.hold).once(ask.once);
         loop {
             match self.exchange(ask, tries.next(ask.hold)).await {
                 Ok(answer) => return Ok(answer),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Error;
-use crate::Retry;
+use crate::overrides::overrides;
 
 /// A publish. What is wrong with it is told when it is published, every field at once.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,30 +87,6 @@ impl Draft {
         self
     }
 
-    /// Attempts it may use, instead of the queue's.
-    #[must_use]
-    pub fn max_attempts(self, attempts: u32) -> Self {
-        self.option("maxAttempts", json!(attempts))
-    }
-
-    /// The waits between them, instead of the queue's.
-    #[must_use]
-    pub fn retry(self, retry: Retry) -> Self {
-        self.option("retry", json!(retry))
-    }
-
-    /// How long one delivery may take, instead of the queue's time-out.
-    #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.option("timeout", json!(timeout.as_secs_f64()))
-    }
-
-    /// How long its key holds after its end, instead of the queue's window.
-    #[must_use]
-    pub fn window(self, window: Duration) -> Self {
-        self.option("window", json!(window.as_secs_f64()))
-    }
-
     /// Who publishes, for the trace of duplicates.
     #[must_use]
     pub fn publisher(mut self, publisher: impl Into<String>) -> Self {
@@ -123,6 +99,8 @@ impl Draft {
         self
     }
 }
+
+overrides!(Draft);
 
 /// What goes into the statement in the places of a draft's parts that are not plain text.
 #[derive(Debug)]
@@ -162,7 +140,7 @@ fn metadata(entries: &[(String, String)]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Strategy;
+    use crate::{Retry, Strategy};
 
     #[test]
     fn a_draft_is_written_as_the_function_reads_it() {

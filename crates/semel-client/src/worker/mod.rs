@@ -55,7 +55,7 @@ impl Worker {
     /// A worker of this queue: one job at a time, leases of 30 s, 30 s to finish when it is to stop.
     pub fn new(client: &Client, queue: impl Into<String>) -> Self {
         Self {
-            client: client.clone(),
+            client: client.patient(),
             queue: queue.into(),
             concurrency: 1,
             lease: Duration::from_secs(30),

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod once;
+mod page;
 mod patience;
+mod processes;
 mod publishing;
 mod pushed;
 mod scripted;

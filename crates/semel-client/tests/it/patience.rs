@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use semel_client::Publish;
-use semel_client::http::{Client, Code, Error, Failure};
+use semel_client::http::{Call, Client, Code, Error, Failure};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::scripted::{Scripted, answer, published, published_body};
@@ -157,4 +158,61 @@ async fn a_batch_that_is_too_large_is_halved() {
         Code::BodyTooLarge,
         "one that is too large by itself is refused"
     );
+}
+
+#[tokio::test]
+async fn what_must_not_happen_twice_is_not_sent_again_once_it_may_have() {
+    let unknown = r#"{"code":"unknown_outcome","detail":"who knows","status":503,"retryable":true}"#;
+    let server =
+        Scripted::start([answer(503, &[], BUSY), answer(503, &[], unknown), answer(200, &[], "1")]).await;
+    let client = client(&server.url(), Duration::from_secs(30));
+    let error = client.call(&Call::post(&["v1", "api-keys"]).once()).await.unwrap_err();
+    let Error::Deadline { tries: 2, maybe_done: true, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(server.asked().len(), 2, "one that had surely not happened, and one that may have");
+    let reply = client.call(&Call::get(&["v1", "a b"]).query("c", "d e")).await.unwrap();
+    assert_eq!((reply.status(), reply.read::<u32>().unwrap()), (200, 1));
+    assert_eq!(server.asked()[2].path, "/v1/a%20b?c=d%20e");
+}
+
+#[tokio::test]
+async fn a_person_does_not_wait_for_a_server_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let client = Client::builder(url).unless_nobody_listens().build().unwrap();
+    let error = client.publish(&wish()).await.unwrap_err();
+    let Error::Deadline { tries: 1, maybe_done: false, last } = &error else { panic!("{error:?}") };
+    assert!(last.to_string().contains("Connection refused"), "{last}");
+}
+
+#[tokio::test]
+async fn what_does_not_speak_http_is_asked_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = Client::new(format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 1024];
+        assert!(stream.read(&mut request).await.unwrap() > 0);
+        stream.write_all(b"\x15\x03\x01\x00\x02\x02\x32").await.unwrap();
+    });
+    let error = client.publish(&wish()).await.unwrap_err();
+    let Error::Deadline { tries: 1, last, .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(last.as_ref(), Failure::Nonsense(_)), "{last}");
+}
+
+#[tokio::test]
+async fn a_stream_of_events_is_read_to_its_end() {
+    let text = ": hello\n\nevent: published\ndata: {\"job\":\"job_1\"}\n\nevent: missed\ndata: 3\n\n";
+    let no = r#"{"code":"forbidden","detail":"not you","status":403,"retryable":false}"#;
+    let server = Scripted::start([answer(200, &[], text), answer(403, &[], no)]).await;
+    let client = client(&server.url(), Duration::from_secs(30));
+    let call = Call::get(&["v1", "events"]).query("queue", "q");
+    let mut events = client.events(&call).await.unwrap();
+    for (kind, data) in [("published", "{\"job\":\"job_1\"}"), ("missed", "3")] {
+        let event = events.next().await.unwrap().unwrap();
+        assert_eq!((event.kind.as_str(), event.data.as_str()), (kind, data));
+    }
+    assert_eq!(events.next().await.unwrap(), None);
+    let error = client.events(&call).await.unwrap_err();
+    assert!(matches!(&error, Error::Refused(problem) if problem.code == Code::Forbidden), "{error}");
 }

@@ -21,19 +21,27 @@ pub(crate) struct Hook {
 impl Hook {
     /// The webhook of the queue `q`, which is made for it.
     pub(crate) async fn on(world: &World, handler: impl Handler) -> Self {
+        Self::of(world, |secret| route(Verifier::new([secret]), handler)).await
+    }
+
+    /// The same with a router that knows the queue's secret, and has the webhook at `/hook`.
+    pub(crate) async fn of(world: &World, router: impl FnOnce(&str) -> Router) -> Self {
         let secret = secret(world, queue(NOBODY)).await;
-        let hook = Self::start(Verifier::new([secret]), handler).await;
+        let hook = Self::start(router(&secret)).await;
         world.put("/v1/queues/q", queue(hook.address)).await;
         hook
     }
 
-    async fn start(verifier: Verifier, handler: impl Handler) -> Self {
+    async fn start(router: Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().route_service("/hook", Webhook::new(verifier, handler));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { address, server }
     }
+}
+
+fn route(verifier: Verifier, handler: impl Handler) -> Router {
+    Router::new().route_service("/hook", Webhook::new(verifier, handler))
 }
 
 impl Drop for Hook {
@@ -72,7 +80,7 @@ async fn what_a_handler_says_is_what_becomes_of_the_job() {
         }
     };
     // The queue signs with the old and the new secret, and the worker has the new one and one of another queue.
-    let hook = Hook::start(Verifier::new(["whsec_b3RoZXI=", &secret]), handler).await;
+    let hook = Hook::start(route(Verifier::new(["whsec_b3RoZXI=", &secret]), handler)).await;
     world.put("/v1/queues/q", queue(hook.address)).await;
     let client = world.client();
     let mut jobs = Vec::new();
@@ -97,7 +105,7 @@ async fn what_a_handler_says_is_what_becomes_of_the_job() {
 async fn a_request_with_a_strange_signature_reaches_no_handler() {
     let world = World::start().await;
     let handler = async |_: Delivery| -> Outcome { panic!("it must not get here") };
-    let hook = Hook::start(Verifier::new(["whsec_b3RoZXI="]), handler).await;
+    let hook = Hook::start(route(Verifier::new(["whsec_b3RoZXI="]), handler)).await;
     secret(&world, queue(hook.address)).await;
     let job = world.client().publish(&Publish::new("q", &1).unwrap()).await.unwrap().id;
     let dead = world.until(&job, State::Dead).await;

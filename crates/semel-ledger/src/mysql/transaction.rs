@@ -1,7 +1,7 @@
 //! The transactional mode with `sqlx`.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,14 +11,11 @@ use super::SqlxMySql;
 use super::failure::{failed, is_duplicate, is_taken};
 use super::row::{self, Cells, of, unchanged, whole};
 use super::statement::{BEGIN, CURRENT, READ, RECORD, REPLACE};
-use crate::attempt::remembered;
 use crate::boundary::{Boundary, reach};
-use crate::intent::replayed;
 use crate::key::Scope;
 use crate::rules::{Decision, Row, decide};
-use crate::store::{Claim, Claimed, Expired, Owner};
-use crate::time::{Moment, Until, millis};
-use crate::transactional::{Begin, Begun, New, PAUSE};
+use crate::time::{Moment, millis};
+use crate::transactional::{Begin, Begun, New, never, wish};
 use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdict};
 
 impl Ledger<SqlxMySql> {
@@ -42,15 +39,12 @@ impl Ledger<SqlxMySql> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&mut MySqlConnection) -> Result<T, E>,
     {
-        let scope = self.scope_of(call);
-        let verdict = self.pursue(connection, &scope, call, effect).await;
-        self.told(&scope, false, verdict)
+        self.around(call, self.pursue(connection, call, effect)).await
     }
 
     async fn pursue<'c, T, E, F>(
         &self,
         connection: impl Acquire<'c, Database = MySql> + Send,
-        scope: &Scope,
         call: &Call,
         effect: F,
     ) -> Result<Verdict<T>, Error<E>>
@@ -58,10 +52,6 @@ impl Ledger<SqlxMySql> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&mut MySqlConnection) -> Result<T, E>,
     {
-        if let Some(done) = remembered(self, scope, call)? {
-            return replayed(done.as_deref());
-        }
-        reach(Boundary::BeforeClaim).await;
         let connecting = async { connection.acquire().await.map_err(failed("connecting")) };
         let mut connection = self.patient(connecting).await?;
         let mut transaction = Connection::begin(&mut *connection).await.map_err(failed("beginning"))?;
@@ -163,7 +153,7 @@ async fn found(
     row: Row,
 ) -> Result<Begun, StoreError> {
     let empty = row.done.is_none() && row.owner.as_str().is_empty();
-    match decide(Some(&row).filter(|_| !empty), &claim(scope, call), now) {
+    match decide(Some(&row).filter(|_| !empty), &wish(scope.clone(), call), now) {
         Decision::Answer(answer) => Ok(Begun::Answered(answer)),
         Decision::Write(new, _) => {
             let place = Row { until: now, expires: None, ..new };
@@ -178,25 +168,12 @@ async fn found(
     }
 }
 
-/// What a transaction asks for: nobody's lease, and nothing that was not completed.
-fn claim(scope: &Scope, call: &Call) -> Claim {
-    Claim {
-        scope: scope.clone(),
-        owner: Owner::from_text(""),
-        fence: call.token,
-        fingerprint: call.input.clone(),
-        lease: Duration::ZERO,
-        expired: Expired::Spent,
-        ttl: Duration::ZERO,
-    }
-}
-
-/// Another transaction is at it. It has no lease; it ends in a moment, or its connection does.
+/// Another transaction is at it.
 async fn busy(connection: &mut MySqlConnection, scope: &Scope) -> Result<Begun, StoreError> {
     let cells = read(connection, READ, scope).await?;
     let missing = || StoreError::new(StoreErrorKind::Corrupt, "the server does not know the time");
     let (now, _) = row::read(cells.ok_or_else(missing)?)?;
-    Ok(Begun::Answered(Claimed::Busy { until: Until::seen(now.after(PAUSE), now) }))
+    Ok(Begun::busy(now))
 }
 
 async fn read(
@@ -240,8 +217,4 @@ fn unconfirmed<E>(error: sqlx::Error) -> Error<E> {
         StoreErrorKind::Refused => Error::Store(error),
         _ => Error::CommitUnknown(error),
     }
-}
-
-fn never<E>(error: Error<Infallible>) -> Error<E> {
-    error.map(|never| match never {})
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::key::Scope;
 use crate::store::{Claim, Claimed, Done, Expired, Grant, Record, State};
 use crate::time::{Moment, Until, millis};
-use crate::transactional::{Begun, PAUSE};
+use crate::transactional::Begun;
 use crate::{Error, Fingerprint, StoreError, StoreErrorKind};
 
 /// The columns of `claim`, in order.
@@ -81,9 +81,7 @@ pub(super) fn begun(answer: Option<&str>) -> Result<Begun, StoreError> {
     let Some(answer) = answer else { return Ok(Begun::New) };
     let told: Told = serde_json::from_str(answer).map_err(|error| corrupt(error.to_string()))?;
     if told.verdict == "busy" && told.until.is_none() {
-        // The other transaction has no lease; it ends in a moment, or its connection does.
-        let now = Moment::from_millis(told.now);
-        return Ok(Begun::Answered(Claimed::Busy { until: Until::seen(now.after(PAUSE), now) }));
+        return Ok(Begun::busy(Moment::from_millis(told.now)));
     }
     let Told { verdict, now, token, since, until, fence, fingerprint, done_at, expires_at, result } = told;
     claimed((verdict, now, token, since, until, None, fence, fingerprint, done_at, expires_at, result))

@@ -12,12 +12,10 @@ use super::answer::{begun, kept, outrun};
 use super::sqlx::{SqlxPostgres, failed};
 use super::state::{UNIQUE_VIOLATION, kind};
 use super::statement::{BEGIN, RECORD};
-use crate::attempt::remembered;
 use crate::boundary::{Boundary, reach};
-use crate::intent::replayed;
 use crate::key::Scope;
 use crate::time::millis;
-use crate::transactional::{Begin, Begun, New};
+use crate::transactional::{Begin, Begun, New, never};
 use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdict};
 
 impl Ledger<SqlxPostgres> {
@@ -41,15 +39,12 @@ impl Ledger<SqlxPostgres> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&mut PgConnection) -> Result<T, E>,
     {
-        let scope = self.scope_of(call);
-        let verdict = self.pursue(connection, &scope, call, effect).await;
-        self.told(&scope, false, verdict)
+        self.around(call, self.pursue(connection, call, effect)).await
     }
 
     async fn pursue<'c, T, E, F>(
         &self,
         connection: impl Acquire<'c, Database = Postgres> + Send,
-        scope: &Scope,
         call: &Call,
         effect: F,
     ) -> Result<Verdict<T>, Error<E>>
@@ -57,10 +52,6 @@ impl Ledger<SqlxPostgres> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&mut PgConnection) -> Result<T, E>,
     {
-        if let Some(done) = remembered(self, scope, call)? {
-            return replayed(done.as_deref());
-        }
-        reach(Boundary::BeforeClaim).await;
         let connecting = async { connection.acquire().await.map_err(failed("connecting")) };
         let mut connection = self.patient(connecting).await?;
         let begin = Connection::begin(&mut *connection).await;
@@ -191,8 +182,4 @@ fn unconfirmed<E>(error: sqlx::Error) -> Error<E> {
     let refused = state(&error).is_some_and(|state| kind(state) == StoreErrorKind::Refused);
     let error = failed("committing")(error);
     if refused { Error::Store(error) } else { Error::CommitUnknown(error) }
-}
-
-fn never<E>(error: Error<Infallible>) -> Error<E> {
-    error.map(|never| match never {})
 }

@@ -17,12 +17,10 @@ use super::literal::{number, text};
 use super::state::{UNIQUE_VIOLATION, kind};
 use super::statement::{BEGIN, RECORD};
 use super::tokio_postgres::{Clients, Texts, TokioPostgres, cell, failed};
-use crate::attempt::remembered;
 use crate::boundary::{Boundary, reach};
-use crate::intent::replayed;
 use crate::key::Scope;
 use crate::time::millis;
-use crate::transactional::{Begin, Begun, New};
+use crate::transactional::{Begin, Begun, New, never};
 use crate::{Call, Error, Fingerprint, Ledger, StoreError, StoreErrorKind, Verdict};
 
 /// A transaction that the ledger has begun and will commit. It can do whatever a client can; it must not commit or roll
@@ -79,26 +77,14 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
-        let scope = self.scope_of(call);
-        let verdict = self.pursue(client, &scope, call, effect).await;
-        self.told(&scope, false, verdict)
+        self.around(call, self.pursue(client, call, effect)).await
     }
 
-    async fn pursue<T, E, F>(
-        &self,
-        client: &Client,
-        scope: &Scope,
-        call: &Call,
-        effect: F,
-    ) -> Result<Verdict<T>, Error<E>>
+    async fn pursue<T, E, F>(&self, client: &Client, call: &Call, effect: F) -> Result<Verdict<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
-        if let Some(done) = remembered(self, scope, call)? {
-            return replayed(done.as_deref());
-        }
-        reach(Boundary::BeforeClaim).await;
         let mut transaction = Transaction { client, open: true };
         let entry = match self.opened(client, call).await? {
             Begin::New(entry) => entry,
@@ -150,7 +136,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         client: &Client,
         call: &Call,
     ) -> Result<Verdict<T>, Error<E>> {
-        match self.begin(client, call).await.map_err(|error| error.map(|never| match never {}))? {
+        match self.begin(client, call).await.map_err(never)? {
             Begin::Answered(verdict) => Ok(verdict),
             Begin::New(_) => Err(outrun()),
         }

@@ -10,14 +10,11 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::rows::{clock, failed, is_busy, kept, names, read, remove};
 use super::store::{Sqlite, blocking};
-use crate::attempt::remembered;
 use crate::boundary::{Boundary, reach};
-use crate::intent::replayed;
 use crate::key::Scope;
 use crate::rules::{Decision, decide};
-use crate::store::{Claim, Claimed, Expired, Owner};
-use crate::time::Until;
-use crate::transactional::{Begin, Begun, New, PAUSE};
+use crate::store::Claim;
+use crate::transactional::{Begin, Begun, New, wish};
 use crate::{Call, Error, Fingerprint, Ledger, StoreError, Verdict};
 
 const RECORD: &str = include_str!("../../../../ledger/sqlite/record.sql");
@@ -54,21 +51,15 @@ impl Ledger<Sqlite> {
         E: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     {
-        let scope = self.scope_of(call);
-        let verdict = self.pursue(&scope, call, effect).await;
-        self.told(&scope, false, verdict)
+        self.around(call, self.pursue(call, effect)).await
     }
 
-    async fn pursue<T, E, F>(&self, scope: &Scope, call: &Call, effect: F) -> Result<Verdict<T>, Error<E>>
+    async fn pursue<T, E, F>(&self, call: &Call, effect: F) -> Result<Verdict<T>, Error<E>>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         E: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     {
-        if let Some(done) = remembered(self, scope, call)? {
-            return replayed(done.as_deref());
-        }
-        reach(Boundary::BeforeClaim).await;
         let asked = Instant::now();
         let (open, answer) = self.opened(call).await?;
         let entry = match Begin::of(self, call, asked, answer)? {
@@ -90,33 +81,17 @@ impl Ledger<Sqlite> {
 
     async fn opened(&self, call: &Call) -> Result<(Open, Begun), StoreError> {
         let connection = self.inner.store.connection().await;
-        let claim = self.wish(call);
+        let claim = wish(self.scope_of(call), call);
         blocking(move || {
             let open = Open { connection, committed: false };
             let begun = match open.connection.execute_batch("BEGIN IMMEDIATE") {
                 Ok(()) => begun(&open.connection, &claim)?,
-                Err(error) if is_busy(&error) => {
-                    let now = clock(&open.connection)?;
-                    Begun::Answered(Claimed::Busy { until: Until::seen(now.after(PAUSE), now) })
-                }
+                Err(error) if is_busy(&error) => Begun::busy(clock(&open.connection)?),
                 Err(error) => return Err(failed("beginning")(error)),
             };
             Ok((open, begun))
         })
         .await
-    }
-
-    /// What a transaction asks of the ledger, as a claim that is never granted by anybody else's lease.
-    fn wish(&self, call: &Call) -> Claim {
-        Claim {
-            scope: self.scope_of(call),
-            owner: Owner::from_text(""),
-            fence: call.token,
-            fingerprint: call.input.clone(),
-            lease: self.inner.lease,
-            expired: Expired::Spent,
-            ttl: self.inner.ttl,
-        }
     }
 
     /// Begins an effect in a transaction of the application's own, which must have been begun `IMMEDIATE`: what follows is
@@ -165,7 +140,7 @@ impl Ledger<Sqlite> {
         T: Serialize + DeserializeOwned,
     {
         let asked = Instant::now();
-        let begun = begun(transaction, &self.wish(call))?;
+        let begun = begun(transaction, &wish(self.scope_of(call), call))?;
         Begin::of(self, call, asked, begun)
     }
 }

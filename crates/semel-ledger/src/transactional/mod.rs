@@ -11,15 +11,19 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attempt::collision;
+use crate::attempt::{collision, remembered};
+use crate::boundary::{Boundary, reach};
 use crate::intent::replayed;
 use crate::key::Scope;
+#[cfg(any(feature = "sqlx-mysql", feature = "rusqlite"))]
+use crate::store::{Claim, Expired, Owner};
 use crate::store::{Claimed, Store};
+use crate::time::{Moment, Until};
 use crate::{Call, Error, Ledger, StoreError, StoreErrorKind, Verdict};
 
 /// When to look again at a key that another transaction is working on. Nobody knows when that one ends; most end within
 /// milliseconds, and a crash ends them at once.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a database says when an effect begins in a transaction.
 pub(crate) enum Begun {
@@ -27,6 +31,53 @@ pub(crate) enum Begun {
     New,
     /// It is not; as from a claim.
     Answered(Claimed),
+}
+
+impl Begun {
+    /// Another transaction is at it. It has no lease; it ends in a moment, or its connection does.
+    pub(crate) fn busy(now: Moment) -> Self {
+        Self::Answered(Claimed::Busy { until: Until::seen(now.after(PAUSE), now) })
+    }
+}
+
+impl<S: Store> Ledger<S> {
+    /// What is the same around every transaction: a key that is remembered needs none, and the verdict is told.
+    pub(crate) async fn around<T: DeserializeOwned, E>(
+        &self,
+        call: &Call,
+        transaction: impl Future<Output = Result<Verdict<T>, Error<E>>>,
+    ) -> Result<Verdict<T>, Error<E>> {
+        let scope = self.scope_of(call);
+        let verdict = match remembered(self, &scope, call) {
+            Ok(Some(done)) => replayed(done.as_deref()),
+            Ok(None) => {
+                reach(Boundary::BeforeClaim).await;
+                transaction.await
+            }
+            Err(error) => Err(error),
+        };
+        self.told(&scope, false, verdict)
+    }
+}
+
+/// What a transaction asks for, where the rules are decided here: nobody's lease, and nothing that was not completed.
+#[cfg(any(feature = "sqlx-mysql", feature = "rusqlite"))]
+pub(crate) fn wish(scope: Scope, call: &Call) -> Claim {
+    Claim {
+        scope,
+        owner: Owner::from_text(""),
+        fence: call.token,
+        fingerprint: call.input.clone(),
+        lease: Duration::ZERO,
+        expired: Expired::Spent,
+        ttl: Duration::ZERO,
+    }
+}
+
+/// The beginning of a transaction runs no effect, so none can have failed in it.
+#[cfg(any(feature = "sqlx-mysql", feature = "sqlx-postgres", feature = "tokio-postgres"))]
+pub(crate) fn never<E>(error: Error<std::convert::Infallible>) -> Error<E> {
+    error.map(|never| match never {})
 }
 
 /// The start of an effect in a transaction of the application's own.

@@ -10,3 +10,4 @@ mod postgres;
 mod process;
 mod redis;
 mod sqlite;
+mod trouble;

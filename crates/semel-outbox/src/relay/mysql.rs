@@ -1,7 +1,5 @@
 //! The outbox in MySQL or MariaDB.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
 use sqlx::{
@@ -9,16 +7,10 @@ use sqlx::{
     Transaction,
 };
 
-use super::row::{Refused, Row};
-use super::source::{Claim, News, Source, in_front};
+use super::row::{Columns, Refused, Row};
+use super::source::{CONNECT, CONNECTIONS, Claim, News, Source, in_front};
 use super::{Dead, Depth, Error};
 use crate::schema;
-
-/// More than lanes need.
-const CONNECTIONS: u32 = 16;
-
-/// How long a connection is waited for.
-const CONNECT: Duration = Duration::from_secs(10);
 
 /// Each statement sees what was committed before it, and locks the rows it returns and no gaps between them, in which the
 /// application wants to insert.
@@ -39,8 +31,6 @@ const DEAD: &str = "
 pub(super) struct Mysql {
     pool: MySqlPool,
 }
-
-type Columns = (i64, String, String, Option<String>, String, Option<String>);
 
 impl Mysql {
     pub(super) async fn open(url: &str) -> Result<Self, Error> {
@@ -96,7 +86,7 @@ impl Source for Mysql {
         let mut transaction = self.pool.begin().await.map_err(&wrong)?;
         let mut query = claiming(limit, held);
         let rows = query.build_query_as::<Columns>().fetch_all(&mut *transaction).await.map_err(&wrong)?;
-        let rows: Vec<Row> = rows.into_iter().map(read).collect();
+        let rows: Vec<Row> = rows.into_iter().map(Row::of).collect();
         let others = others(&mut transaction, &rows).await.map_err(&wrong)?;
         Ok(Box::new(Claimed { transaction, rows: in_front(rows, &others) }))
     }
@@ -111,12 +101,8 @@ impl Source for Mysql {
     }
 
     async fn depth(&self) -> Result<Depth, Error> {
-        let count = "SELECT count(*), count(dead_at) FROM semel_outbox";
-        let counted: (i64, i64) = sqlx::query_as(count)
-            .fetch_one(&self.pool)
-            .await
-            .map_err(Error::database("count rows of semel_outbox"))?;
-        Ok(Depth::of(counted.0 - counted.1, counted.1))
+        let counted = sqlx::query_as(Depth::COUNT).fetch_one(&self.pool).await;
+        counted.map(Depth::of).map_err(Error::database("count rows of semel_outbox"))
     }
 
     async fn dead(&self, limit: u32) -> Result<Vec<Dead>, Error> {
@@ -166,17 +152,13 @@ fn claiming(limit: u32, held: &[String]) -> QueryBuilder<MySql> {
     query
 }
 
-fn read((id, queue, key, group, payload, options): Columns) -> Row {
-    Row { id, queue, key, group, payload, options }
-}
-
 /// The first row of each of our groups that is not ours, if it is in front of one that is: another relay has it, or it died
 /// just now.
 async fn others(
     connection: &mut MySqlConnection,
     rows: &[Row],
 ) -> Result<Vec<(String, String, i64)>, sqlx::Error> {
-    let grouped: Vec<_> = rows.iter().filter_map(|row| Some((row, row.group.as_ref()?))).collect();
+    let grouped = Row::grouped(rows);
     let Some((last, _)) = grouped.last() else { return Ok(Vec::new()) };
     let mut query = QueryBuilder::new("SELECT queue, job_group, MIN(id) FROM semel_outbox WHERE id < ");
     query.push_bind(last.id).push(" AND (queue, job_group) IN (");

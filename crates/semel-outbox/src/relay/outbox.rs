@@ -55,9 +55,12 @@ impl Dead {
 }
 
 impl Depth {
-    pub(super) fn of(waiting: i64, dead: i64) -> Self {
+    /// What [`Depth::of`] reads: how many rows there are, and how many of them are dead.
+    pub(super) const COUNT: &'static str = "SELECT count(*), count(dead_at) FROM semel_outbox";
+
+    pub(super) fn of((all, dead): (i64, i64)) -> Self {
         let count = |count| u64::try_from(count).unwrap_or(0);
-        Self { waiting: count(waiting), dead: count(dead) }
+        Self { waiting: count(all - dead), dead: count(dead) }
     }
 }
 

@@ -8,16 +8,10 @@ use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, Tr
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::row::{Refused, Row};
-use super::source::{Claim, News, Source, in_front};
+use super::row::{Columns, Refused, Row};
+use super::source::{CONNECT, CONNECTIONS, Claim, News, Source, in_front};
 use super::{Dead, Depth, Error};
 use crate::schema;
-
-/// More than lanes and listeners need.
-const CONNECTIONS: u32 = 16;
-
-/// How long a connection is waited for.
-const CONNECT: Duration = Duration::from_secs(10);
 
 /// The channel of the trigger.
 const CHANNEL: &str = "semel_outbox";
@@ -76,8 +70,6 @@ pub(super) struct Postgres {
     listening: JoinHandle<()>,
 }
 
-type Columns = (i64, String, String, Option<String>, String, Option<String>);
-
 impl Postgres {
     pub(super) async fn open(url: &str) -> Result<Self, Error> {
         let wrong = Error::database("connect to the database");
@@ -126,7 +118,7 @@ impl Source for Postgres {
         transaction.execute(PATIENCE).await.map_err(&wrong)?;
         let claim = sqlx::query_as(CLAIM).bind(held).bind(i64::from(limit));
         let rows: Vec<Columns> = claim.fetch_all(&mut *transaction).await.map_err(&wrong)?;
-        let rows: Vec<Row> = rows.into_iter().map(read).collect();
+        let rows: Vec<Row> = rows.into_iter().map(Row::of).collect();
         let others = others(&mut transaction, &rows).await.map_err(&wrong)?;
         Ok(Box::new(Claimed { transaction, rows: in_front(rows, &others) }))
     }
@@ -140,14 +132,8 @@ impl Source for Postgres {
     }
 
     async fn depth(&self) -> Result<Depth, Error> {
-        let count =
-            "SELECT count(*) FILTER (WHERE dead_at IS NULL), count(*) FILTER (WHERE dead_at IS NOT NULL)
-                     FROM semel_outbox";
-        let counted: (i64, i64) = sqlx::query_as(count)
-            .fetch_one(&self.pool)
-            .await
-            .map_err(Error::database("count rows of semel_outbox"))?;
-        Ok(Depth::of(counted.0, counted.1))
+        let counted = sqlx::query_as(Depth::COUNT).fetch_one(&self.pool).await;
+        counted.map(Depth::of).map_err(Error::database("count rows of semel_outbox"))
     }
 
     async fn dead(&self, limit: u32) -> Result<Vec<Dead>, Error> {
@@ -186,16 +172,12 @@ impl Source for Postgres {
     }
 }
 
-fn read((id, queue, key, group, payload, options): Columns) -> Row {
-    Row { id, queue, key, group, payload, options }
-}
-
 /// The first row of each of our groups that is not ours, if it is in front of one that is.
 async fn others(
     connection: &mut PgConnection,
     rows: &[Row],
 ) -> Result<Vec<(String, String, i64)>, sqlx::Error> {
-    let grouped: Vec<_> = rows.iter().filter_map(|row| Some((row, row.group.as_ref()?))).collect();
+    let grouped = Row::grouped(rows);
     if grouped.is_empty() {
         return Ok(Vec::new());
     }

@@ -24,7 +24,19 @@ pub(super) struct Refused {
     pub(super) reason: String,
 }
 
+/// The columns of a row, in the order of the fields of [`Row`].
+pub(super) type Columns = (i64, String, String, Option<String>, String, Option<String>);
+
 impl Row {
+    pub(super) fn of((id, queue, key, group, payload, options): Columns) -> Self {
+        Self { id, queue, key, group, payload, options }
+    }
+
+    /// Those that have a group, each with it.
+    pub(super) fn grouped(rows: &[Self]) -> Vec<(&Self, &String)> {
+        rows.iter().filter_map(|row| Some((row, row.group.as_ref()?))).collect()
+    }
+
     /// The publish that it is. Whoever inserted it may have written anything.
     pub(super) fn publish(&self) -> Result<Publish, Refused> {
         let no = |reason: String| Refused { code: "invalid".into(), reason };

@@ -13,6 +13,12 @@ use super::row::{Refused, Row};
 use super::sqlite::Sqlite;
 use super::{Dead, Depth, Error};
 
+/// Connections of a pool: more than lanes and listeners need.
+pub(super) const CONNECTIONS: u32 = 16;
+
+/// How long a connection is waited for.
+pub(super) const CONNECT: Duration = Duration::from_secs(10);
+
 /// An outbox in a database.
 #[async_trait]
 pub(super) trait Source: Send + Sync {

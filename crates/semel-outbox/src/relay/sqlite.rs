@@ -113,12 +113,10 @@ impl Source for Sqlite {
     }
 
     async fn depth(&self) -> Result<Depth, Error> {
-        let count = "SELECT count(*), count(dead_at) FROM semel_outbox";
-        let counted = self.database.with("count rows of semel_outbox", move |database| {
-            database.query_one(count, [], |row| Ok((row.get(0)?, row.get(1)?)))
+        let counted = self.database.with("count rows of semel_outbox", |database| {
+            database.query_one(Depth::COUNT, [], |row| Ok((row.get(0)?, row.get(1)?)))
         });
-        let (all, dead): (i64, i64) = counted.await?;
-        Ok(Depth::of(all - dead, dead))
+        counted.await.map(Depth::of)
     }
 
     async fn dead(&self, limit: u32) -> Result<Vec<Dead>, Error> {
@@ -169,14 +167,7 @@ fn claim(database: &Connection, limit: u32, held: Vec<String>) -> Result<Vec<Row
     let values = held.into_iter().map(Value::from).chain([Value::from(limit)]);
     let mut claim = database.prepare_cached(&claim)?;
     let rows = claim.query_map(params_from_iter(values), |row| {
-        Ok(Row {
-            id: row.get(0)?,
-            queue: row.get(1)?,
-            key: row.get(2)?,
-            group: row.get(3)?,
-            payload: row.get(4)?,
-            options: row.get(5)?,
-        })
+        Ok(Row::of((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))
     })?;
     rows.collect()
 }

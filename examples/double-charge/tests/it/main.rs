@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+const README: &str = include_str!("../../README.md");
+
 fn demo(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_double-charge")).args(arguments).output().unwrap()
 }
@@ -22,6 +24,21 @@ fn report(arguments: &[&str]) -> (Value, Option<i32>) {
 
 fn each<'a>(report: &'a Value, field: &str) -> Vec<&'a Value> {
     report["acts"][0]["orders"].as_array().unwrap().iter().map(|order| &order[field]).collect()
+}
+
+/// Every line, in whatever order the queue delivered again, without the numbers of processes.
+fn shape(told: &str) -> Vec<String> {
+    let mut lines: Vec<_> = told.lines().map(without_process).collect();
+    lines.sort();
+    lines
+}
+
+fn without_process(line: &str) -> String {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let ["order", _, "delivery", _, "worker", pid, ..] = words[..] else { return line.to_owned() };
+    let masked =
+        |word: &str| if word.trim_end_matches(',') == pid { "N".to_owned() } else { word.to_owned() };
+    words.into_iter().map(masked).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -42,6 +59,8 @@ fn heavy_the_first_two_acts_fail_and_the_others_keep_their_promise() {
         assert!(lines.iter().any(|line| line == row), "{row} is missing: {told}");
     }
     assert_eq!(told.matches("kill -9 ").count(), 1 + 5 * 3, "{told}");
+    let shown = README.split("```text\n").nth(1).and_then(|block| block.split("```").next()).unwrap();
+    assert_eq!(shape(&told), shape(shown), "README.md shows something else: {told}");
     let wide = told.lines().find(|line| line.chars().count() > 100);
     assert_eq!(wide, None, "too wide to read along");
     assert!(!told.contains('\u{1b}'), "no colours but on a terminal: {told}");

@@ -2,6 +2,7 @@
 //! happens once.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
+mod other_languages;
 mod process;
 mod rabbitmq;
 mod redis_list;

@@ -3,49 +3,18 @@
 use std::time::Duration;
 
 use semel_cluster::Maria;
+use semel_ledger::StoreErrorKind;
 use semel_ledger::mysql::SqlxMySql;
-use semel_ledger::store::{Claim, Claimed, Expired, Hold, Holder, Owner, Store};
-use semel_ledger::{StoreError, StoreErrorKind};
+use semel_ledger::store::{Claimed, Hold, Store};
 use sqlx::mysql::MySqlPoolOptions;
 
-use super::{OnMaria, pool, scope};
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-fn claim(key: &str) -> Claim {
-    Claim {
-        scope: scope(key),
-        owner: Owner::random(),
-        fence: None,
-        fingerprint: None,
-        lease: MINUTE,
-        expired: Expired::TakeOver { window: None },
-        ttl: MINUTE,
-    }
-}
-
-async fn granted(store: &SqlxMySql, claim: &Claim) -> Holder {
-    let Claimed::Granted(grant) = store.claim(claim).await.unwrap() else { panic!("it is not granted") };
-    Holder { scope: claim.scope.clone(), owner: claim.owner.clone(), token: grant.token }
-}
+use super::{OnMaria, pool};
+use crate::trouble::{MINUTE, claim, granted, refuses, scope};
 
 async fn on(maria: &Maria) -> SqlxMySql {
     let store = SqlxMySql::new(pool(&maria.url("test"), Duration::from_secs(1)).await);
     store.ensure_schema().await.unwrap();
     store
-}
-
-/// Everything that could make an effect happen, or count as happened, is an error of this kind.
-async fn refuses(store: &SqlxMySql, holder: &Holder, kind: StoreErrorKind) {
-    let errors: [StoreError; 3] = [
-        store.claim(&claim("another")).await.unwrap_err(),
-        store.complete(holder, "1", MINUTE).await.unwrap_err(),
-        store.mark(&[scope("marked")], MINUTE).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.retryable());
-    }
 }
 
 #[tokio::test]
@@ -54,7 +23,7 @@ async fn a_mariadb_that_is_killed_read_only_or_full_refuses_and_knows_everything
     let fixed = [("innodb-file-per-table", "0"), ("innodb-data-file-path", "ibdata1:12M:autoextend:max:16M")];
     let mut maria = Maria::with(&fixed).unwrap();
     let store = on(&maria).await;
-    let holder = granted(&store, &claim("one")).await;
+    let holder = granted(&store, "one").await;
 
     maria.kill().unwrap();
     refuses(&store, &holder, StoreErrorKind::Unavailable).await;
@@ -96,7 +65,7 @@ async fn a_newer_schema_is_refused() {
 #[tokio::test]
 async fn an_entry_that_cannot_be_read_is_corrupt_and_not_new() {
     let maria = OnMaria::start().await;
-    granted(&maria.store, &claim("one")).await;
+    granted(&maria.store, "one").await;
     maria.database.sql("UPDATE semel_ledger_entry SET fingerprint = 'nonsense'").unwrap();
     let error = maria.store.claim(&claim("one")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
@@ -113,7 +82,7 @@ async fn the_edge_of_a_lease_and_of_an_expiry_is_the_servers() {
         stop.execute(store.pool()).await.unwrap();
     };
     stand_still(1_000_000).await;
-    let holder = granted(&store, &claim("one")).await;
+    let holder = granted(&store, "one").await;
     stand_still(1_059_999).await;
     let Claimed::Busy { until } = store.claim(&claim("one")).await.unwrap() else {
         panic!("a millisecond is left")
@@ -127,7 +96,7 @@ async fn the_edge_of_a_lease_and_of_an_expiry_is_the_servers() {
     assert_eq!(store.lookup(&[scope("one")]).await.unwrap(), [None]);
     assert_eq!(store.prune(10).await.unwrap(), 1);
 
-    let holder = granted(&store, &claim("two")).await;
+    let holder = granted(&store, "two").await;
     stand_still(1_179_999).await;
     assert!(matches!(store.claim(&claim("two")).await.unwrap(), Claimed::Granted(grant) if grant.recovering));
     assert_eq!(store.complete(&holder, "1", MINUTE).await.unwrap(), Hold::Lost);

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use semel_cluster::{MariaDatabase, SharedMaria};
+use semel_ledger::Scope;
 use semel_ledger::mysql::SqlxMySql;
 use semel_ledger::store::Store;
 use semel_ledger::suite::{self, Harness};
-use semel_ledger::{Consumer, Key, Scope, Step};
 use sqlx::mysql::MySqlPoolOptions;
+
+use crate::trouble::scope;
 
 /// A database of one test's own on the shared MariaDB.
 pub(crate) struct OnMaria {
@@ -82,9 +84,4 @@ async fn more_scopes_than_go_into_a_statement_are_marked_and_looked_up() {
     assert!(!marked[1_100], "the second of two equal ones is not the first");
     let found = maria.store.lookup(&scopes).await.unwrap();
     assert!(found.iter().all(Option::is_some));
-}
-
-pub(crate) fn scope(key: &str) -> Scope {
-    let consumer = Consumer::new("billing").unwrap();
-    Scope { consumer, key: Key::new(key).unwrap(), step: Step::whole() }
 }

@@ -10,7 +10,8 @@ use serde_json::json;
 use sqlx::{MySqlConnection, MySqlPool};
 use tokio::sync::Notify;
 
-use super::{OnMaria, scope};
+use super::OnMaria;
+use crate::trouble::scope;
 
 /// A shop that books charges, behind a ledger without a cache: what it knows it knows from MariaDB.
 struct Shop {

@@ -4,47 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use semel_cluster::Cluster;
+use semel_ledger::StoreErrorKind;
 use semel_ledger::postgres::SqlxPostgres;
-use semel_ledger::store::{Claim, Claimed, Expired, Hold, Holder, Owner, Store};
-use semel_ledger::{Consumer, Key, Scope, Step, StoreErrorKind};
+use semel_ledger::store::{Claimed, Hold, Store};
 
 use super::{client, empty_database, pool, tokio_store};
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-fn scope(key: &str) -> Scope {
-    Scope { consumer: Consumer::new("billing").unwrap(), key: Key::new(key).unwrap(), step: Step::whole() }
-}
-
-fn claim(key: &str) -> Claim {
-    Claim {
-        scope: scope(key),
-        owner: Owner::random(),
-        fence: None,
-        fingerprint: None,
-        lease: MINUTE,
-        expired: Expired::TakeOver { window: None },
-        ttl: MINUTE,
-    }
-}
-
-pub(super) async fn granted(store: &dyn Store, key: &str) -> Holder {
-    let claim = claim(key);
-    let Claimed::Granted(grant) = store.claim(&claim).await.unwrap() else { panic!("{key} is not granted") };
-    Holder { scope: claim.scope, owner: claim.owner, token: grant.token }
-}
-
-/// Everything that could make an effect happen, or count as happened, is an error of this kind.
-async fn refuses(store: &dyn Store, holder: &Holder, kind: StoreErrorKind) {
-    let errors = [
-        store.claim(&claim("another")).await.unwrap_err(),
-        store.complete(holder, "1", MINUTE).await.unwrap_err(),
-        store.mark(&[scope("marked")], MINUTE).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.kind(), kind, "{error}");
-    }
-}
+use crate::trouble::{MINUTE, claim, granted, refuses, scope};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgres_that_is_down_or_read_only_refuses_and_knows_everything_afterwards() {

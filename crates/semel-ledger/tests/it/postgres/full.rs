@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use semel_cluster::Cluster;
 use semel_ledger::StoreErrorKind;
 use semel_ledger::store::{Hold, Store};
 use tempfile::TempDir;
 
-use super::faults::granted;
 use super::{client, tokio_store};
-
-const MINUTE: Duration = Duration::from_secs(60);
+use crate::trouble::{MINUTE, granted};
 
 /// A disk of one megabyte, which PostgreSQL may write to. It is unmounted when it is dropped.
 struct Disk {

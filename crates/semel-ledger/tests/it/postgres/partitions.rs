@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use semel_ledger::postgres::PARTITIONS;
 use semel_ledger::store::Store;
-use semel_ledger::{Begin, Consumer, Key, Scope, Step, suite};
+use semel_ledger::{Begin, Scope, suite};
 
 use super::{On, client, database, tokio_store};
+use crate::trouble::scope;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-fn scope(key: &str) -> Scope {
-    Scope { consumer: Consumer::new("billing").unwrap(), key: Key::new(key).unwrap(), step: Step::whole() }
-}
 
 /// Entries in partitions are the same entries.
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use semel_ledger::handler::Disposition;
 
 use super::orders::{Desk, Mode, Orders};
-use super::worker::{Worker, summary};
+use super::worker::{summary, wait_until_reached, with_clock};
 use super::{Guard, orders};
 use crate::modes::Provider;
 
@@ -28,11 +28,15 @@ async fn no_difference(guard: Guard) {
         // A quarter of the skew, and much more than this test takes.
         let orders = Orders { lease: Duration::from_secs(150), ..orders };
         let stopping = Orders { stop: Some(1), ..orders.clone() };
-        let mut first = Worker::with_clock(&stopping, &library, holder);
-        first.wait_until_reached(1);
+        let mut first = with_clock(&stopping, &library, holder);
+        wait_until_reached(&first, 1);
 
-        let mut second = Worker::with_clock(&orders, &library, other);
-        assert_eq!(second.line(), "Intent deferred", "a worker at {other} sees the claim of one at {holder}");
+        let second = with_clock(&orders, &library, other);
+        assert_eq!(
+            second.word().unwrap(),
+            "Intent deferred",
+            "a worker at {other} sees the claim of one at {holder}"
+        );
         let (mode, key) = orders.jobs[0].clone();
         let desk = Desk::open(&orders).await;
         match desk.deliver(mode, &key, 1).await {
@@ -43,10 +47,10 @@ async fn no_difference(guard: Guard) {
             told => panic!("{}", summary(&told)),
         }
 
-        first.go_on();
-        assert_eq!(first.line(), "Intent applied");
-        let mut third = Worker::with_clock(&orders, &library, other);
-        assert_eq!(third.line(), "Intent replayed");
+        first.go_on().unwrap();
+        assert_eq!(first.word().unwrap(), "Intent applied");
+        let third = with_clock(&orders, &library, other);
+        assert_eq!(third.word().unwrap(), "Intent replayed");
         assert_eq!(Provider::at(directory.path()).count(&key), 1);
     }
 }

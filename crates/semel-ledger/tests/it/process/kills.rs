@@ -3,7 +3,7 @@
 use semel_ledger::Boundary;
 
 use super::orders::{Desk, Mode, Place};
-use super::worker::{Worker, summary};
+use super::worker::{start_and_stop, summary};
 use super::{DURABLE, Guard, orders, settled};
 use crate::modes::Provider;
 
@@ -15,9 +15,7 @@ async fn killed_everywhere(guard: &Guard, place: &Place, modes: &[Mode]) {
             format!("{:?}-{stop}", std::mem::discriminant(place)).replace(|c: char| !c.is_alphanumeric(), "");
         let mut orders = orders(place.clone(), modes, &name, &directory);
         orders.stop = Some(stop);
-        let mut worker = Worker::start(&orders);
-        worker.wait_until_reached(modes.len());
-        worker.kill();
+        start_and_stop(&orders).kill().unwrap();
 
         let (desk, provider) = (Desk::open(&orders).await, Provider::at(directory.path()));
         for (mode, key) in &orders.jobs {

@@ -1,9 +1,7 @@
 //! SIGSTOP past the lease, then SIGCONT: a worker that was overtaken cannot record anything.
 
-use rustix::process::Signal;
-
 use super::orders::{Desk, Mode, Place};
-use super::worker::{Worker, summary};
+use super::worker::{start_and_stop, summary};
 use super::{Guard, orders, settled};
 use crate::modes::Provider;
 
@@ -13,9 +11,8 @@ async fn overtaken(guard: Guard) {
     let directory = tempfile::tempdir().unwrap();
     let mut orders = orders(guard.place(), &modes, "stalled", &directory);
     orders.stop = Some(2);
-    let mut worker = Worker::start(&orders);
-    worker.wait_until_reached(modes.len());
-    worker.signal(Signal::STOP);
+    let mut worker = start_and_stop(&orders);
+    worker.freeze().unwrap();
 
     let (desk, provider) = (Desk::open(&orders).await, Provider::at(directory.path()));
     for (mode, key) in &orders.jobs {
@@ -23,10 +20,10 @@ async fn overtaken(guard: Guard) {
         assert!(matches!(told.as_str(), "applied" | "replayed"), "{mode:?}: {told}");
     }
 
-    worker.go_on();
-    worker.signal(Signal::CONT);
+    worker.go_on().unwrap();
+    worker.thaw().unwrap();
     for _ in &modes {
-        let told = worker.line();
+        let told = worker.word().unwrap();
         assert!(told.contains("failed: a newer delivery has taken over"), "{told}");
     }
     for (mode, key) in &orders.jobs {
@@ -41,14 +38,13 @@ async fn cut_off(guard: &Guard, place: Place) {
     let mut orders = orders(place, &[Mode::Transactional], "cut off", &directory);
     orders.stop = Some(2);
     let (mode, key) = orders.jobs[0].clone();
-    let mut worker = Worker::start(&orders);
-    worker.wait_until_reached(1);
-    worker.signal(Signal::STOP);
+    let mut worker = start_and_stop(&orders);
+    worker.freeze().unwrap();
     let desk = Desk::open(&orders).await;
     assert_eq!(summary(&settled(&desk, mode, &key, 2).await), "applied");
-    worker.go_on();
-    worker.signal(Signal::CONT);
-    let told = worker.line();
+    worker.go_on().unwrap();
+    worker.thaw().unwrap();
+    let told = worker.word().unwrap();
     assert!(told.starts_with("Transactional failed"), "{told}");
     assert_eq!(summary(&settled(&desk, mode, &key, 3).await), "replayed");
     assert_eq!(guard.rows(&key).await, 1);
@@ -75,15 +71,14 @@ async fn heavy_a_worker_that_stalled_keeps_what_was_tried_at_most_once() {
     let mut orders = orders(guard.place(), &[Mode::AtMostOnce], "stalled", &directory);
     orders.stop = Some(2);
     let (mode, key) = orders.jobs[0].clone();
-    let mut worker = Worker::start(&orders);
-    worker.wait_until_reached(1);
-    worker.signal(Signal::STOP);
+    let mut worker = start_and_stop(&orders);
+    worker.freeze().unwrap();
     let desk = Desk::open(&orders).await;
     let told = summary(&settled(&desk, mode, &key, 2).await);
     assert!(told.contains("nobody knows whether it happened"), "{told}");
-    worker.go_on();
-    worker.signal(Signal::CONT);
-    assert_eq!(worker.line(), "AtMostOnce applied");
+    worker.go_on().unwrap();
+    worker.thaw().unwrap();
+    assert_eq!(worker.word().unwrap(), "AtMostOnce applied");
     assert_eq!(summary(&settled(&desk, mode, &key, 3).await), "replayed");
     assert_eq!(Provider::at(directory.path()).count(&key), 1);
 }

@@ -1,54 +1,22 @@
 //! What a Redis in trouble answers: an error, never "new".
 
-use std::time::Duration;
-
+use semel_ledger::StoreErrorKind;
 use semel_ledger::redis::Redis;
-use semel_ledger::store::{Claim, Claimed, Expired, Hold, Holder, Owner, Release, Store};
-use semel_ledger::{StoreError, StoreErrorKind};
+use semel_ledger::store::{Claimed, Hold, Release, Store};
 
-use super::{OnRedis, scope};
-
-const MINUTE: Duration = Duration::from_secs(60);
+use super::OnRedis;
+use crate::trouble::{MINUTE, claim, granted, refuses, scope};
 
 const DURABLE: &[(&str, &str)] = &[("appendonly", "yes"), ("appendfsync", "always")];
-
-fn claim(key: &str) -> Claim {
-    Claim {
-        scope: scope(key),
-        owner: Owner::random(),
-        fence: None,
-        fingerprint: None,
-        lease: MINUTE,
-        expired: Expired::TakeOver { window: None },
-        ttl: MINUTE,
-    }
-}
-
-async fn granted(store: &Redis, claim: &Claim) -> Holder {
-    let Claimed::Granted(grant) = store.claim(claim).await.unwrap() else { panic!("it is not granted") };
-    Holder { scope: claim.scope.clone(), owner: claim.owner.clone(), token: grant.token }
-}
-
-/// Everything that could make an effect happen, or count as happened, is an error of this kind.
-async fn refuses(store: &Redis, holder: &Holder, kind: StoreErrorKind) {
-    let errors: [StoreError; 4] = [
-        store.claim(&claim("another")).await.unwrap_err(),
-        store.claim(&claim("one")).await.unwrap_err(),
-        store.complete(holder, "1", MINUTE).await.unwrap_err(),
-        store.mark(&[scope("marked")], MINUTE).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.kind(), kind, "{error}");
-        assert!(error.retryable());
-    }
-}
 
 #[tokio::test]
 async fn a_redis_that_is_down_is_an_error_and_one_that_is_back_knows_everything() {
     let mut harness = OnRedis::start(DURABLE).await;
-    let holder = granted(&harness.store, &claim("one")).await;
+    let holder = granted(&harness.store, "one").await;
     harness.server.kill().unwrap();
     refuses(&harness.store, &holder, StoreErrorKind::Unavailable).await;
+    let error = harness.store.claim(&claim("one")).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     harness.server.restart().unwrap();
     // It has forgotten the scripts, not the entries.
     assert_eq!(harness.store.complete(&holder, "1", MINUTE).await.unwrap(), Hold::Held(()));
@@ -59,7 +27,7 @@ async fn a_redis_that_is_down_is_an_error_and_one_that_is_back_knows_everything(
 async fn a_redis_that_was_emptied_is_noticed_by_workers_that_run() {
     let harness = OnRedis::start(&[]).await;
     let store = &harness.store;
-    let holder = granted(store, &claim("one")).await;
+    let holder = granted(store, "one").await;
     harness.server.command(&["FLUSHALL"]).unwrap();
     for error in
         [store.claim(&claim("one")).await.unwrap_err(), store.lookup(&[scope("one")]).await.unwrap_err()]
@@ -71,7 +39,7 @@ async fn a_redis_that_was_emptied_is_noticed_by_workers_that_run() {
     // Another worker that starts now has the new mark, and this one still does not trust it.
     let other = Redis::open(&harness.server.url()).unwrap();
     other.ensure_schema().await.unwrap();
-    granted(&other, &claim("two")).await;
+    granted(&other, "two").await;
     store.claim(&claim("two")).await.unwrap_err();
     store.ensure_schema().await.unwrap_err();
 }
@@ -79,7 +47,7 @@ async fn a_redis_that_was_emptied_is_noticed_by_workers_that_run() {
 #[tokio::test]
 async fn a_redis_without_persistence_that_was_restarted_is_noticed_too() {
     let mut harness = OnRedis::start(&[]).await;
-    granted(&harness.store, &claim("one")).await;
+    granted(&harness.store, "one").await;
     harness.server.restart().unwrap();
     // The first answer may be that the connection is gone.
     let mut error = harness.store.claim(&claim("one")).await.unwrap_err();
@@ -92,14 +60,9 @@ async fn a_redis_without_persistence_that_was_restarted_is_noticed_too() {
 #[tokio::test]
 async fn a_redis_without_memory_refuses_and_still_lets_go() {
     let harness = OnRedis::start(&[]).await;
-    let holder = granted(&harness.store, &claim("one")).await;
+    let holder = granted(&harness.store, "one").await;
     harness.server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    let error = harness.store.claim(&claim("another")).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
-    let error = harness.store.complete(&holder, "1", MINUTE).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
-    let error = harness.store.mark(&[scope("marked")], MINUTE).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    refuses(&harness.store, &holder, StoreErrorKind::Refused).await;
     assert_eq!(harness.store.release(&holder, Release::Forget).await.unwrap(), Hold::Held(()));
     harness.server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     assert_eq!(harness.store.lookup(&[scope("another"), scope("marked")]).await.unwrap(), [None, None]);
@@ -117,24 +80,16 @@ async fn a_redis_that_may_drop_entries_is_refused_from_the_start() {
 #[tokio::test]
 async fn a_redis_that_became_a_replica_refuses() {
     let harness = OnRedis::start(&[]).await;
-    let holder = granted(&harness.store, &claim("one")).await;
+    let holder = granted(&harness.store, "one").await;
     harness.server.command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
-    let store = &harness.store;
-    let errors = [
-        store.claim(&claim("another")).await.unwrap_err(),
-        store.complete(&holder, "1", MINUTE).await.unwrap_err(),
-        store.mark(&[scope("marked")], MINUTE).await.unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
-    }
+    refuses(&harness.store, &holder, StoreErrorKind::Refused).await;
 }
 
 #[tokio::test]
 async fn a_redis_that_is_frozen_is_an_error_in_time() {
     let harness = OnRedis::start(&[]).await;
     // From here on it knows the script.
-    granted(&harness.store, &claim("before")).await;
+    granted(&harness.store, "before").await;
     harness.server.freeze().unwrap();
     let error = harness.store.claim(&claim("one")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -154,7 +109,7 @@ async fn a_newer_layout_is_refused() {
 #[tokio::test]
 async fn what_is_no_entry_is_corrupt_and_not_new() {
     let harness = OnRedis::start(&[]).await;
-    harness.server.command(&["LPUSH", "semel-ledger:4:mail::one", "nonsense"]).unwrap();
+    harness.server.command(&["LPUSH", "semel-ledger:7:billing::one", "nonsense"]).unwrap();
     let error = harness.store.claim(&claim("one")).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
     assert!(!error.retryable());

@@ -10,7 +10,8 @@ use semel_cluster::Redis as Server;
 use semel_ledger::redis::Redis;
 use semel_ledger::store::Store;
 use semel_ledger::suite::{self, Harness};
-use semel_ledger::{Consumer, Key, Scope, Step};
+
+use crate::trouble::scope;
 
 /// Moves all times of all entries back: its clock cannot be moved.
 const PASS: &str = "
@@ -91,9 +92,4 @@ async fn ledgers_with_different_prefixes_do_not_see_each_other() {
     let ttl = Duration::from_secs(60);
     assert_eq!(harness.store.mark(&[scope("one")], ttl).await.unwrap(), [true]);
     assert_eq!(other.mark(&[scope("one")], ttl).await.unwrap(), [true]);
-}
-
-fn scope(key: &str) -> Scope {
-    let consumer = Consumer::new("mail").unwrap();
-    Scope { consumer, key: Key::new(key).unwrap(), step: Step::whole() }
 }

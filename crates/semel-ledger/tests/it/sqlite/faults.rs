@@ -4,32 +4,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use semel_ledger::sqlite::Sqlite;
-use semel_ledger::store::{Claim, Claimed, Expired, Hold, Holder, Owner, Store};
-use semel_ledger::{Call, Consumer, Key, Ledger, Scope, Step, StoreErrorKind, Verdict};
+use semel_ledger::store::{Hold, Store};
+use semel_ledger::{Call, Ledger, StoreErrorKind, Verdict};
 
 use super::OnSqlite;
 use crate::modes::transactional::TABLE;
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-fn claim(key: &str) -> Claim {
-    let consumer = Consumer::new("billing").unwrap();
-    Claim {
-        scope: Scope { consumer, key: Key::new(key).unwrap(), step: Step::whole() },
-        owner: Owner::random(),
-        fence: None,
-        fingerprint: None,
-        lease: MINUTE,
-        expired: Expired::TakeOver { window: None },
-        ttl: MINUTE,
-    }
-}
-
-async fn granted(store: &Sqlite, key: &str) -> Holder {
-    let claim = claim(key);
-    let Claimed::Granted(grant) = store.claim(&claim).await.unwrap() else { panic!("{key} is not granted") };
-    Holder { scope: claim.scope, owner: claim.owner, token: grant.token }
-}
+use crate::trouble::{MINUTE, claim, granted};
 
 #[tokio::test]
 async fn a_full_database_refuses_and_goes_on_when_there_is_room() {
