@@ -17,7 +17,7 @@ help: ## List the targets
 
 .PHONY: run
 run: ## Build Semel and start a server to try things on, with a key and curl lines to copy
-	@tools/need cc
+	@tools/need cc curl
 	cargo run $(CARGO_FLAGS) --profile quick -p semel -- dev
 
 .PHONY: tour
@@ -40,13 +40,17 @@ bench: ## Measure the store against the raw disk, the server without a store and
 
 # --- Prove it
 
+# Every step builds with tools/linted, so a warning of the compiler or of clippy fails the step that finds it. Tests wait for
+# disks, clocks and databases as much as they work: half as many again as there are cores run at a time.
 .PHONY: test
+test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/linted
+test: export NEXTEST_TEST_THREADS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 test: ## Everything CI checks, step by step, with a summary
-	@MAKE="$(MAKE)" tools/steps need fmt clippy tests doctests shuttle api deny
+	@MAKE="$(MAKE)" tools/steps need fmt tests doctests shuttle api deny
 
 .PHONY: need
 need: ## Install what the suite needs and this machine lacks
-	@tools/need cc strace faketime mkfs.ext4 losetup mount postgres pgbouncer mariadbd redis-server rabbitmq-server ip nft cargo-fmt cargo-clippy cargo-nextest cargo-deny
+	@tools/need cc strace faketime mkfs.ext4 losetup mount postgres pgbouncer mariadbd redis-server rabbitmq-server python3-psycopg2 ip nft promtool curl node openssl pgrep tmux cargo-fmt cargo-clippy cargo-nextest cargo-deny
 
 .PHONY: fmt
 fmt: ## Formatting is rustfmt's
@@ -54,7 +58,7 @@ fmt: ## Formatting is rustfmt's
 
 # Every feature is on in the first run, because some test asks for it, but for one: shuttle's locks.
 .PHONY: clippy
-clippy: ## No warning from the compiler or clippy, on any target, with and without features
+clippy: ## Only the lints, which `make test` applies while it builds
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 	cargo clippy $(CARGO_FLAGS) -p semel-store --all-targets --all-features -- -D warnings
 
@@ -87,6 +91,13 @@ deny: ## Licences, sources and bans of every dependency
 advisories: ## Known vulnerabilities among the dependencies (needs access to github.com)
 	@tools/need cargo-deny
 	cargo deny --locked check advisories
+
+# Not part of `make test`: mdBook takes minutes to build. What can go wrong in a page without it (its commands, links, place
+# in the book) is tested in crates/semel/tests/it/pages.
+.PHONY: book
+book: ## Build the documentation as a site, in out/book
+	@tools/need cc mdbook
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" mdbook build
 
 # The tests are those of `make test`; they read how long to go on from the environment.
 .PHONY: nodes

@@ -5,8 +5,11 @@
 
 mod apply;
 mod check;
+mod explain;
 mod load;
+mod nearest;
 mod settings;
+mod telemetry;
 mod units;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,7 +23,9 @@ use semel_store::group_commit;
 use crate::credentials::Secret;
 use crate::net;
 
+pub use self::explain::Effective;
 pub use self::load::{ConfigError, Sources};
+pub use self::telemetry::OtlpConfig;
 
 /// The default file, with every setting explained.
 pub const DEFAULT_FILE: &str = include_str!("config/config.default.toml");
@@ -48,6 +53,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// The log.
     pub log: LogConfig,
+    /// Spans.
+    pub telemetry: TelemetryConfig,
     /// What clients may cost.
     pub limits: LimitsConfig,
     /// Webhooks.
@@ -100,6 +107,13 @@ pub struct LogConfig {
     pub level: LogLevel,
     /// For whom.
     pub format: LogFormat,
+}
+
+/// What is told to others while it happens.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TelemetryConfig {
+    /// Spans, over OTLP.
+    pub otlp: OtlpConfig,
 }
 
 /// What clients may cost.
@@ -172,6 +186,8 @@ pub enum LogLevel {
 /// For whom the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
+    /// For people where the log goes to a terminal, for machines elsewhere.
+    Auto,
     /// For people.
     Text,
     /// For machines: an object per line.
@@ -207,9 +223,10 @@ impl FromStr for LogFormat {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
+            "auto" => Ok(Self::Auto),
             "text" => Ok(Self::Text),
             "json" => Ok(Self::Json),
-            _ => Err("it must be text or json"),
+            _ => Err("it must be auto, text or json"),
         }
     }
 }
@@ -223,7 +240,8 @@ impl Default for Config {
             node: NodeConfig::default(),
             metrics: true,
             tls: TlsConfig::default(),
-            log: LogConfig { level: LogLevel::Info, format: LogFormat::Text },
+            log: LogConfig { level: LogLevel::Info, format: LogFormat::Auto },
+            telemetry: TelemetryConfig::default(),
             limits: LimitsConfig::default(),
             delivery: DeliveryConfig::default(),
             archive: ArchiveConfig::default(),

@@ -17,10 +17,12 @@ use crate::api;
 use crate::api::keyring::Keyring;
 use crate::delivery::call::Caller;
 use crate::delivery::dispatch::Dispatchers;
+use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::news::{Heralded, News};
 use crate::peers::{self, Identity, Pace, Peers};
 use crate::stop::{self, Stop, Stopper};
+use crate::telemetry::{self, Export, Telemetry};
 use crate::time::{Alarm, Sleeper};
 use crate::upkeep;
 
@@ -59,6 +61,10 @@ pub struct Options {
     pub identity: Identity,
     /// How often it does what keeps it in touch with other nodes, on a store that has some.
     pub pace: Pace,
+    /// Where a person reads along; nowhere if absent.
+    pub journal: Option<Journal>,
+    /// Where spans are sent to; nowhere if absent.
+    pub telemetry: Option<Export>,
 }
 
 impl Default for Options {
@@ -75,6 +81,8 @@ impl Default for Options {
             archive: None,
             identity: Identity::default(),
             pace: Pace::default(),
+            journal: None,
+            telemetry: None,
         }
     }
 }
@@ -97,6 +105,8 @@ pub struct Service {
     pub intake: Arc<Semaphore>,
     /// What is counted besides the store.
     pub metrics: Metrics,
+    /// Where spans go.
+    pub telemetry: Telemetry,
     /// Everything `/metrics` shows.
     pub registry: Registry,
     /// Held while a replay task is read, changed and written back, so that counts of a page are not lost.
@@ -129,6 +139,14 @@ impl Service {
         }
     }
 
+    /// Brings the gauges up to date. The wall around the store takes down what passes it; only what the store does not count
+    /// is told here.
+    pub async fn take_stock(&self) -> Result<(), StoreError> {
+        self.metrics.queues(&self.store.queues().await?);
+        self.store.stats().await?;
+        self.store.health().await.map(drop)
+    }
+
     /// When to come back, if more commands are waiting than one should add to.
     pub fn overloaded(&self) -> Option<Duration> {
         (self.commit.waiting() >= self.options.commit.capacity).then_some(Duration::from_secs(1))
@@ -143,6 +161,7 @@ pub struct Running {
     dispatchers: Dispatchers,
     roles: upkeep::Roles,
     touch: peers::Tasks,
+    spans: telemetry::Sending,
 }
 
 impl Running {
@@ -168,6 +187,7 @@ impl Running {
         let store: Arc<dyn Store> = Arc::new(Heralded::new(observed, news.clone()));
         let peers = Peers::new(shared, store.now());
         let (commit, driver) = GroupCommit::start(store.clone(), options.commit);
+        let (telemetry, spans) = telemetry::start(options.telemetry.clone(), &options.identity, &metrics);
         let service = Arc::new(Service {
             alarm: alarm.unwrap_or_else(|| Arc::new(Sleeper::new(store.clone()))),
             keyring: Keyring::load(store.as_ref(), options.auth).await?,
@@ -177,6 +197,7 @@ impl Running {
             news,
             options,
             metrics,
+            telemetry,
             registry,
             replay_tasks: tokio::sync::Mutex::new(()),
             peers,
@@ -186,7 +207,10 @@ impl Running {
         let dispatchers = Dispatchers::start(service.clone(), caller);
         let roles = upkeep::start(&service, suspects);
         let touch = Peers::start(&service);
-        Ok(Self { service, stopper, driver, dispatchers, roles, touch })
+        if let Some(journal) = service.options.journal.clone() {
+            tokio::spawn(journal.follow(service.news.listen(), service.stop.clone()));
+        }
+        Ok(Self { service, stopper, driver, dispatchers, roles, touch, spans })
     }
 
     /// What every request works with.
@@ -215,6 +239,7 @@ impl Running {
         // The driver ends with the queue it serves; a panic in it was reported when it happened.
         drop(self.driver.await);
         self.touch.stop().await;
+        self.spans.stop().await;
         self.service.store.close().await
     }
 }

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::maintenance::existing_db;
 use crate::queues::{Counts, QueueRow};
 use crate::record::open_json;
-use crate::schema::{self, DB_FILE, FORMAT, KEYS_DIR, meta};
+use crate::schema::{self, FORMAT, KEYS_DIR, LOG_FILE, meta};
 
 /// A queue's counts as they are on disk: leases are in memory, so what a worker has counts as unfinished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,7 +64,7 @@ pub fn inspect(dir: &Path) -> Result<Inspection, StoreError> {
             epoch: epoch.cast_unsigned(),
             database_bytes: size(&db),
             free_bytes: free,
-            log_bytes: size(&dir.join(format!("{DB_FILE}-wal"))),
+            log_bytes: size(&dir.join(LOG_FILE)),
             key_runs,
             key_bytes,
             queues: queues(&conn)?,
@@ -94,7 +94,7 @@ fn queues(conn: &Connection) -> Result<Vec<QueueCounts>, Fault> {
     Ok(queues)
 }
 
-fn size(path: &Path) -> u64 {
+pub(crate) fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |meta| meta.len())
 }
 

@@ -12,6 +12,8 @@ pub(crate) const FORMAT: i32 = 1;
 const APPLICATION_ID: i32 = 0x534d_454c;
 /// Name of the database file in the store's directory.
 pub(crate) const DB_FILE: &str = "semel.db";
+/// Name of its log, which SQLite keeps beside it.
+pub(crate) const LOG_FILE: &str = "semel.db-wal";
 /// Name of the folder with the key index.
 pub(crate) const KEYS_DIR: &str = "keys";
 

@@ -36,17 +36,27 @@ impl Space {
         }
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    /// The bytes that are free now.
+    pub(crate) fn free(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.dir);
+        let unknown = |e| tracing::warn!(error = %e, dir = %self.dir.display(), "free disk space is unknown");
+        stat.map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize)).map_err(unknown).ok()
+    }
+
     fn look(&mut self) {
-        match rustix::fs::statvfs(&self.dir) {
-            Ok(stat) => {
-                let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-                let low = free < self.reserve;
-                if low != self.low {
-                    tracing::warn!(free, reserve = self.reserve, low, "free disk space crossed the reserve");
-                }
-                self.low = low;
-            }
-            Err(e) => tracing::warn!(error = %e, dir = %self.dir.display(), "free disk space is unknown"),
+        let Some(free) = self.free() else { return };
+        let low = free < self.reserve;
+        if low != self.low {
+            tracing::warn!(free, reserve = self.reserve, low, "free disk space crossed the reserve");
         }
+        self.low = low;
     }
 }

@@ -18,7 +18,7 @@ use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
 use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 use semel_store::store::BATCH_MAX;
-use semel_store::{Answer, Clock, Command, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
+use semel_store::{Answer, Clock, Command, Health, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Overlay};
@@ -272,6 +272,10 @@ impl Store for EmbeddedStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.ask(|engine| engine.read_stats().map_err(|fault| fault.rolled_back())).await?
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.ask(|engine| engine.read_health()).await
     }
 
     fn now(&self) -> Timestamp {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use semel_store::StoreError;
 
 use crate::log;
-use crate::schema::DB_FILE;
+use crate::schema::LOG_FILE;
 
 /// Name of the mark.
 pub(crate) const MARK_FILE: &str = "semel.open";
@@ -49,7 +49,7 @@ pub(crate) fn clear(dir: &Path) -> Result<(), StoreError> {
 
 /// Refuses a store whose log is gone although it was not closed, or in which acknowledged commits are damaged.
 pub(crate) fn require_log(dir: &Path) -> Result<(), StoreError> {
-    let log = dir.join(format!("{DB_FILE}-wal"));
+    let log = dir.join(LOG_FILE);
     let empty = log.metadata().map_or(true, |meta| meta.len() < log::ONE_FRAME);
     if mark_of(dir).exists() && empty {
         return Err(StoreError::Open(format!(

@@ -9,7 +9,7 @@ use semel_core::name::QueueName;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
 use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
-use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
+use semel_store::{Answer, Command, Health, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
 
 use crate::store::PostgresStore;
 
@@ -66,6 +66,10 @@ impl Store for PostgresStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.count_jobs().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.store_health().await
     }
 
     fn now(&self) -> Timestamp {

@@ -11,6 +11,7 @@ pub mod command;
 pub mod conformance;
 pub mod error;
 pub mod group_commit;
+pub mod health;
 pub mod memory;
 #[cfg(feature = "conformance")]
 pub mod model;
@@ -26,6 +27,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use command::{Answer, Command, Reply, Rescued};
 pub use error::StoreError;
 pub use group_commit::{GroupCommit, Overloaded};
+pub use health::Health;
 pub use memory::{MemoryStore, working};
 pub use observed::Observed;
 pub use progress::{Progress, Watcher};

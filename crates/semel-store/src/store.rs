@@ -15,6 +15,7 @@ use semel_core::time::Timestamp;
 
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
+use crate::health::Health;
 use crate::query::{JobQuery, KeyRecord, Page};
 use crate::stats::Stats;
 
@@ -85,6 +86,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Counts of every queue.
     async fn stats(&self) -> Result<Stats, StoreError>;
+
+    /// How the store itself is. MUST NOT read through jobs or keys: whoever watches asks every few seconds.
+    async fn health(&self) -> Result<Health, StoreError>;
 
     /// The store's time.
     fn now(&self) -> Timestamp;

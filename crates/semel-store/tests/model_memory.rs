@@ -17,7 +17,7 @@ use semel_core::time::{Millis, Timestamp};
 use semel_store::conformance::Harness;
 use semel_store::model::{Histories, check_against_memory};
 use semel_store::{
-    Answer, Clock, Command, JobQuery, KeyRecord, ManualClock, MemoryStore, Page, Reply, Stats, Store,
+    Answer, Clock, Command, Health, JobQuery, KeyRecord, ManualClock, MemoryStore, Page, Reply, Stats, Store,
     StoreError,
 };
 
@@ -124,6 +124,10 @@ impl Store for Faulty {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.inner.stats().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.inner.health().await
     }
 
     fn now(&self) -> Timestamp {

@@ -253,6 +253,39 @@ async fn the_gauges_show_the_last_count() {
 }
 
 #[tokio::test]
+async fn the_gauges_show_the_last_look_and_no_more_than_is_known() {
+    let bench = Bench::new().await;
+    for key in ["a", "b", "a"] {
+        bench.publish(key, "1").await.unwrap();
+    }
+    bench.never_mentions("semel_keys");
+    bench.store.health().await.unwrap();
+    bench.shows(&["semel_keys 2"]);
+    bench.never_mentions("_bytes");
+}
+
+#[tokio::test]
+async fn what_alerts_watch_is_there_before_it_counts() {
+    let bench = Bench::new().await;
+    bench.never_mentions("orders");
+    bench.store.stats().await.unwrap();
+    bench.shows(&[
+        r#"semel_publishes_total{queue="orders",outcome="collision"} 0"#,
+        r#"semel_job_duplicates_total{queue="orders",door="publish"} 0"#,
+        r#"semel_lease_expirations_total{queue="orders"} 0"#,
+    ]);
+}
+
+#[tokio::test]
+async fn a_queue_that_another_node_deleted_takes_its_series_with_it() {
+    let bench = Bench::new().await;
+    bench.store.stats().await.unwrap();
+    bench.memory.apply(vec![Command::DeleteQueue(orders())]).await.unwrap();
+    bench.store.stats().await.unwrap();
+    bench.never_mentions("orders");
+}
+
+#[tokio::test]
 async fn a_queue_that_is_deleted_takes_its_series_with_it() {
     let bench = Bench::new().await;
     let delivery = bench.deliver("order-1").await;
@@ -277,8 +310,8 @@ async fn commits_are_measured_and_errors_counted_by_kind() {
         "semel_commit_batch_size_sum 4.0",
         "semel_commit_batch_size_count 2",
         "semel_commit_duration_seconds_count 2",
-        r#"semel_store_errors_total{kind="closed"} 2"#,
-        r#"semel_store_errors_total{kind="invalid"} 1"#,
+        r#"semel_store_errors_total{outcome="closed"} 2"#,
+        r#"semel_store_errors_total{outcome="invalid"} 1"#,
     ]);
 }
 
@@ -323,15 +356,25 @@ async fn traces_tell_what_happened_and_no_secrets() {
     bench.apply(Command::Publish(draft.check().unwrap())).await.unwrap();
     bench.publish("secret-key", r#"{"card":"secret-other"}"#).await.unwrap_err();
     bench.store.key(&orders(), &Key::try_from("secret-key").unwrap()).await.unwrap().unwrap();
+    bench.publish("secret-key", r#"{"card":"secret-payload"}"#).await.unwrap();
     let delivery = lease(&bench.store).await;
     bench.settle(&delivery, Outcome::Failed { error: "secret-error".into() }).await.unwrap();
+    let effect = Receipt { outcome: Effect::Replayed, key: Some("secret-effect".into()) };
+    let delivery = bench.deliver("secret-again").await;
+    let done = Outcome::Done { result: None, effect: Some(effect) };
+    bench.settle(&delivery, done).await.unwrap();
     bench.store.close().await.unwrap();
     bench.store.stats().await.unwrap_err();
 
     let text = String::from_utf8(journal.0.lock().unwrap().clone()).unwrap();
-    for expected in
-        ["store.apply{commands=1}", r#"command="publish" code="key_collision""#, r#"kind="closed""#]
-    {
+    for expected in [
+        "store.apply{commands=1}",
+        r#"command="publish" code="key_collision""#,
+        r#"event="job.collision" queue=orders"#,
+        r#"event="job.deduplicated" queue=orders"#,
+        r#"event="effect.replayed" queue=orders"#,
+        r#"kind="closed""#,
+    ] {
         assert!(text.contains(expected), "{expected} is missing in:\n{text}");
     }
     assert!(text.lines().any(|line| line.contains("WARN store.stats")), "{text}");

@@ -9,7 +9,12 @@ use semel_core::violation::Violations;
 use semel_server::config::ConfigError;
 use semel_store::StoreError;
 
-/// The command could not be carried out (exit code 2). Finding problems is not a failure: it is a result.
+use crate::remote::Trouble;
+
+/// What a command ends with when it could not do its work, unless a server told it more.
+const NOT_DONE: u8 = 2;
+
+/// The command could not be carried out. Finding problems is not a failure: it is a result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A store said no.
@@ -51,6 +56,9 @@ pub(crate) enum Failure {
     /// The outbox of an application could not be read or changed.
     #[error("{0}")]
     Outbox(#[from] semel_outbox::relay::Error),
+    /// A server was not reached, or did not do it.
+    #[error("{0}")]
+    Server(#[from] Trouble),
     /// Something that was asked for on the command line cannot be done.
     #[error("{0}")]
     Usage(String),
@@ -72,6 +80,14 @@ impl Failure {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
+    }
+
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Server(trouble) => trouble.exit_code,
+            _ => NOT_DONE,
+        }
     }
 
     /// Whether the reader of our output went away (`| head`): nothing is wrong, there is just nobody left to tell.

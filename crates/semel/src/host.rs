@@ -1,5 +1,6 @@
 //! Running a server from its start to its end: what `dev` and `serve` have in common.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use semel_core::records::{ApiKeyRecord, Scope};
 use semel_server::config::Config;
 use semel_server::credentials::{self, Secret};
 use semel_server::delivery::guard::Guard;
+use semel_server::journal::Journal;
 use semel_server::net::{self, Server};
 use semel_server::service::{AuthMode, Options, Running};
 use semel_server::stop::Stop;
@@ -29,6 +31,8 @@ pub(crate) struct Host {
     pub(crate) guard: Guard,
     /// Whether unknown queues are made.
     pub(crate) dev: bool,
+    /// Where a person reads along.
+    pub(crate) journal: Option<Journal>,
 }
 
 /// Where jobs are kept.
@@ -58,6 +62,31 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     builder.worker_threads(workers).enable_all().build().map_err(Failure::io("start a runtime"))
 }
 
+/// Looks whether a server can start as it is told to, before a store is opened for it, or made: a mistake changes nothing.
+pub(crate) fn preflight(config: &Config) -> Result<(), Failure> {
+    config.load_tls().map_err(|e| Failure::Usage(e.to_string()))?;
+    if config.delivery.extra_ca.is_some() {
+        config.caller(config.guard()).map_err(|e| Failure::Usage(e.to_string()))?;
+    }
+    std::net::TcpListener::bind(config.listen).map_err(cannot_listen(config.listen))?;
+    if config.store.url.is_none() && !config.data.exists() {
+        // There is no other key where there is no store.
+        config.check_exposure(config.bootstrap_key.is_some())?;
+    }
+    Ok(())
+}
+
+fn cannot_listen(address: SocketAddr) -> impl FnOnce(io::Error) -> Failure {
+    move |error| {
+        let next = match error.kind() {
+            io::ErrorKind::AddrInUse => "is another server running there? --listen takes another address",
+            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; --listen takes another",
+            _ => "--listen takes another address",
+        };
+        Failure::Usage(format!("cannot listen on {address}: {error}; {next}"))
+    }
+}
+
 impl Host {
     /// Runs until it is time to stop, and ends in order.
     pub(crate) async fn run(self, ready: Ready, stop: Stop) -> Result<(), Failure> {
@@ -72,7 +101,7 @@ impl Host {
         let tls = self.config.load_tls().map_err(|e| Failure::Usage(e.to_string()))?;
         let caller = self.config.caller(self.guard.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
         let listen = self.config.listen;
-        let listener = TcpListener::bind(listen).await.map_err(Failure::io(format!("listen on {listen}")))?;
+        let listener = TcpListener::bind(listen).await.map_err(cannot_listen(listen))?;
         let address = listener.local_addr().map_err(Failure::io("ask for our address"))?;
         let Place { store, shared, .. } = &self.place;
         let running = Running::start(store.clone(), shared.clone(), caller, None, options);
@@ -121,7 +150,9 @@ impl Host {
         if auth == AuthMode::Open {
             tracing::warn!(listen = %self.config.listen, "no API key exists: whoever reaches this address may do anything");
         }
-        Ok(Options { dev: self.dev, ..self.config.service_options(auth) })
+        let telemetry = self.config.export().map_err(|e| Failure::Usage(e.to_string()))?;
+        let (dev, journal) = (self.dev, self.journal.clone());
+        Ok(Options { dev, journal, telemetry, ..self.config.service_options(auth) })
     }
 
     /// Stores the key that exists before any other. It has one name, so that a new one replaces the old.

@@ -6,17 +6,21 @@ mod dev;
 mod failure;
 mod host;
 mod kin;
+mod listen;
 mod logs;
 mod opening;
+mod paint;
 mod progress;
+mod remote;
+mod screen;
 mod serve;
 mod signals;
+mod table;
 mod text;
 mod tour;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mimalloc::MiMalloc;
 
 // A publish is some fifty small allocations that live for a millisecond and are freed by another thread: the system's
@@ -25,5 +29,5 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::Cli::parse().run()
+    cli::Cli::read().run()
 }

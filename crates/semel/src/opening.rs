@@ -14,10 +14,29 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::Failure;
 use crate::host::Place;
+use crate::text;
+
+/// A store that is empty takes less. Where not even this is free, that is most likely why it cannot be opened, which SQLite
+/// calls an I/O error.
+const LEAST_FREE: u64 = 256 * 1024;
 
 /// Opens the store in `dir`, making an empty one if there is none.
 pub(crate) fn store(dir: &Path, options: Options) -> Result<EmbeddedStore, Failure> {
-    EmbeddedStore::open(dir, options).map_err(Failure::store(dir))
+    EmbeddedStore::open(dir, options).map_err(|error| match free_on(dir) {
+        Some(free) if free < LEAST_FREE => Failure::Usage(format!(
+            "{}; the disk is full ({} are free): make room, or name another directory",
+            Failure::store(dir)(error),
+            text::bytes(free)
+        )),
+        _ => Failure::store(dir)(error),
+    })
+}
+
+/// How much is free on the disk of a directory, or of what is to hold it.
+fn free_on(dir: &Path) -> Option<u64> {
+    let there = dir.ancestors().find(|dir| dir.is_dir())?;
+    let disk = rustix::fs::statvfs(there).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Opens the store in the database at `url`, as a node that is called as the configuration says.

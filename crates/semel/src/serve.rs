@@ -13,6 +13,7 @@ use crate::{logs, opening, signals};
 /// Serves until a signal ends it.
 pub(crate) fn run(config: Config) -> Result<(), Failure> {
     logs::start(config.log);
+    host::preflight(&config)?;
     let stop = signals::listen()?;
     let runtime = host::runtime()?;
     let place = match &config.store.url {
@@ -25,6 +26,6 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
         tracing::info!(%address, tls, store, version = env!("CARGO_PKG_VERSION"), "listening");
         Ok(())
     };
-    let host = Host { guard: config.guard(), config, place, dev: false };
+    let host = Host { guard: config.guard(), config, place, dev: false, journal: None };
     runtime.block_on(host.run(Box::new(ready), stop))
 }

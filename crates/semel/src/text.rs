@@ -59,6 +59,23 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Breaks text at spaces so that no line is longer than `width`; a word that is longer stays whole.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +99,12 @@ mod tests {
     #[test]
     fn an_escape_sequence_is_shown_and_not_obeyed() {
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+    }
+
+    #[test]
+    fn long_texts_are_broken_at_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensibilities", 5), ["incomprehensibilities"]);
+        assert_eq!(wrap("", 5), [""]);
     }
 }

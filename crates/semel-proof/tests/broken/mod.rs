@@ -16,7 +16,7 @@ use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
 use semel_core::replay::ReplayRecord;
 use semel_core::settle::Settle;
 use semel_core::time::{Millis, Timestamp};
-use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
+use semel_store::{Answer, Command, Health, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
 
 /// What is wrong with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,6 +255,10 @@ impl Store for Broken {
             stats.queues.iter_mut().for_each(|queue| queue.completed += 1);
         }
         Ok(stats)
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.inner.health().await
     }
 
     fn now(&self) -> Timestamp {

@@ -23,6 +23,7 @@ use super::path::InQueue;
 use super::problem::{Problem, ProblemBody};
 use super::wire::{self, Seconds, Time, raw};
 use crate::service::Service;
+use crate::telemetry::Context;
 
 /// Longest a worker may wait for a job in one request.
 const WAIT_MAX: u64 = 30;
@@ -97,6 +98,10 @@ pub(crate) struct DeliveryView<'a> {
     /// When the lease ends.
     #[schema(value_type = String, format = DateTime)]
     deadline: Time,
+    /// The W3C trace context of this delivery, if its publish had one: the parent of what the worker does. A webhook gets it as
+    /// a header, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
     /// True, and there at all, if the job may have been done before without the server's knowing: it lost what it had
     /// answered, by a failover or a restored backup. Whoever keeps no ledger of effects should look before doing it again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -124,6 +129,7 @@ impl<'a> DeliveryView<'a> {
             group: spec.group.as_ref().map(Group::as_str),
             metadata: spec.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             deadline: Time(delivery.deadline),
+            traceparent: Context::of_delivery(delivery).map(|context| context.to_string()),
             possibly_applied,
         }
     }
@@ -169,8 +175,10 @@ async fn wait_for_jobs(
         tokio::pin!(rung);
         // Enabled before the look, so that a job published between the look and the wait is heard.
         rung.as_mut().enable();
+        let began = service.telemetry.began();
         let deliveries = service.store.lease(request.clone()).await?;
         if !deliveries.is_empty() {
+            service.telemetry.handed_out(&deliveries, began);
             return Ok(deliveries);
         }
         must_exist(service, request.queue()).await?;

@@ -1,11 +1,14 @@
 //! The HTTP API, one file per resource. Nobody outside this folder knows what the JSON looks like.
 
+mod advice;
 mod api_keys;
 mod auth;
 mod body;
 pub mod code;
 mod dead;
+mod dry_run;
 mod events;
+mod gloss;
 mod holds;
 mod jobs;
 pub mod keyring;
@@ -27,6 +30,7 @@ mod wire;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use utoipa::OpenApi;
@@ -85,6 +89,7 @@ fn routes() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(queues::pause))
         .routes(routes!(queues::resume))
         .routes(routes!(queues::rotate_secret))
+        .routes(routes!(dry_run::dedupe_dry_run))
         .merge(dead::routes())
         .merge(replays::routes())
         .merge(schedules::routes())
@@ -92,6 +97,7 @@ fn routes() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api_keys::delete_key))
         .routes(routes!(events::events))
         .routes(routes!(operate::stats))
+        .routes(routes!(advice::advice))
         .routes(routes!(nodes::nodes))
         .routes(routes!(operate::healthz))
         .routes(routes!(operate::readyz))
@@ -126,7 +132,8 @@ pub fn router(service: Arc<Service>) -> Router {
         let text = description.to_string();
         async move { ([(http::header::CONTENT_TYPE, "application/json")], text).into_response() }
     };
-    router
+    let journal = service.options.journal.clone();
+    let router = router
         .route("/openapi.json", get(serve))
         .fallback(|| async {
             Problem::new(Code::NotFound, "there is nothing at this path: see /openapi.json")
@@ -134,5 +141,9 @@ pub fn router(service: Arc<Service>) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method: see /openapi.json")
         })
-        .with_state(service)
+        .with_state(service.clone());
+    match journal {
+        Some(journal) => router.layer(middleware::from_fn_with_state((service, journal), gloss::watch)),
+        None => router,
+    }
 }

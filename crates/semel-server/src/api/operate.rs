@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use semel_core::records::Scope;
 use semel_store::group_commit::CommitError;
 use semel_store::{Command, StoreError};
@@ -20,6 +20,7 @@ use super::path::Named;
 use super::problem::{Problem, ProblemBody};
 use super::queues::CountsView;
 use super::wire::Time;
+use crate::metrics::text::Format;
 use crate::service::Service;
 
 /// How long a store that is ready takes at most to say so. Whoever asks does not wait for ever, and a database that is away
@@ -92,18 +93,20 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<H
     }
 }
 
-/// Metrics for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "operate", responses((status = 200, description = "Metrics", content_type = "application/openmetrics-text", body = String)))]
-pub(super) async fn metrics(State(service): State<Arc<Service>>, _: Anybody) -> Result<Response, Problem> {
-    // Counting brings the gauges up to date; what cannot be counted now is shown as it last was.
-    if let (Ok(_), Ok(queues)) = (service.store.stats().await, service.store.queues().await) {
-        service.metrics.breakers(&queues);
-    }
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &service.registry)
-        .map_err(|_| Problem::new(Code::Internal, "the metrics could not be written down"))?;
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+/// Metrics for Prometheus, as OpenMetrics or, for those who do not ask for that, in the older text format.
+#[utoipa::path(get, path = "/metrics", tag = "operate", responses((status = 200, description = "Metrics", content((String = "text/plain"), (String = "application/openmetrics-text")))))]
+pub(super) async fn metrics(
+    State(service): State<Arc<Service>>,
+    _: Anybody,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    service.take_stock().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the gauges could not be brought up to date; they are shown as they last were");
+    });
+    let format = Format::wanted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+    let text = format.write(&service.registry);
+    let text = text.map_err(|_| Problem::new(Code::Internal, "the metrics could not be written down"))?;
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
 /// What an error means and what to do about it.

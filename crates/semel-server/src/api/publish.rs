@@ -31,8 +31,9 @@ use super::problem::{Problem, ProblemBody};
 use super::queues::RetryBody;
 use super::view::{Configs, JobView};
 use super::wire::{self, Seconds, Time, WholeSeconds};
-use crate::delivery::trace;
 use crate::service::Service;
+use crate::telemetry::context::{self, Context};
+use crate::telemetry::{Publishing, Telemetry};
 
 /// Most jobs in one batch.
 pub(super) const BATCH_MAX: usize = 1000;
@@ -141,16 +142,26 @@ pub(super) struct BatchAnswer {
 }
 
 impl PublishBody {
-    /// Keeps the publisher's trace with the job, where the delivery finds it. One that makes no sense is ignored.
-    fn traced(mut self, headers: &HeaderMap) -> Self {
-        let header = headers.get("traceparent").and_then(|value| value.to_str().ok());
-        if let Some(parent) = header.and_then(trace::valid) {
+    /// Begins to record a publish that names its trace, in its metadata or in a header, or gets one now.
+    fn traced(&mut self, telemetry: &Telemetry, headers: &HeaderMap) -> Publishing {
+        let named = self.metadata.as_mut().and_then(|metadata| metadata.get_mut(context::NAME));
+        let own = named.as_ref().and_then(|text| Context::parse(text));
+        let tracing = telemetry.publishing(own.or_else(|| Context::of_request(headers)));
+        if let (Some(named), Some(kept), Some(_)) = (named, tracing.kept(), own) {
+            *named = kept.to_string();
+        }
+        self.keep(tracing.kept());
+        tracing
+    }
+
+    /// Keeps the trace with the job, where the delivery finds it. What is there already stays.
+    fn keep(&mut self, trace: Option<Context>) {
+        if let Some(trace) = trace {
             let metadata = self.metadata.get_or_insert_default();
             if metadata.len() < METADATA_MAX {
-                metadata.entry(trace::METADATA_NAME.to_owned()).or_insert_with(|| parent.to_owned());
+                metadata.entry(context::NAME.to_owned()).or_insert_with(|| trace.to_string());
             }
         }
-        self
     }
 
     /// What the sender asked for, checked; every offending field is named.
@@ -247,10 +258,17 @@ pub(super) async fn publish(
     caller.may_in(Scope::Publish, &queue)?;
     let key = header_key(&headers);
     let in_header = key.as_ref().ok().cloned().flatten();
-    let check = |asked: PublishBody| asked.traced(&headers).check(queue.clone(), in_header, &caller);
+    let mut tracing = None;
+    let check = |mut asked: PublishBody| {
+        tracing = Some(asked.traced(&service.telemetry, &headers));
+        asked.check(queue.clone(), in_header, &caller)
+    };
     let (_, publish) = Problem::both(key, wire::read_checked(&body.bytes, check))?;
-    let published = commit_or_create(&service, &queue, publish).await?;
-    answer(&service, &queue, &published, wait).await
+    let published = commit_or_create(&service, &queue, publish).await;
+    let end =
+        |tracing: Publishing| tracing.end(&queue, published.as_ref().map_err(|problem| problem.code.name()));
+    tracing.into_iter().for_each(end);
+    answer(&service, &queue, &published?, wait).await
 }
 
 /// Either answer to a publish.
@@ -332,11 +350,17 @@ pub(super) async fn publish_batch(
     if service.options.dev && service.store.queue(&queue).await?.is_none() {
         create(&service, &queue).await?;
     }
+    let tracing = service.telemetry.publishing(Context::of_request(&headers));
     let checked = items.into_iter().map(|item| {
-        let check = |asked: PublishBody| asked.traced(&headers).check(queue.clone(), None, &caller);
+        let check = |mut asked: PublishBody| {
+            asked.keep(tracing.kept());
+            asked.check(queue.clone(), None, &caller)
+        };
         wire::read_checked(item.get().as_bytes(), check)
     });
     let results = commit_each(&service, &queue, checked.collect()).await;
+    let found = results.iter().filter(|result| result.as_ref().is_ok_and(|view| view.deduplicated)).count();
+    tracing.end_batch(&queue, results.len(), found);
     all_failed_alike(&results)?;
     Ok(Json(BatchAnswer { results: results.into_iter().map(BatchItem::of).collect() }).into_response())
 }

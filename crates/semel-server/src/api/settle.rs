@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
 use semel_core::ids::{JobId, Token};
 use semel_core::lease::Extend;
 use semel_core::outcome::{DeferScope, Effect, Outcome, Receipt};
@@ -238,12 +239,16 @@ async fn settle(
     caller: &Caller,
     id: JobId,
     verb: Verb,
-    body: &Body,
+    request: (&HeaderMap, &Body),
 ) -> Result<Response, Problem> {
     may_settle(service, caller, id).await?;
+    let (headers, body) = request;
     let command = wire::read_or_default_checked(&body.bytes, |said: SettleBody| said.command(id, verb))?;
     let hold = holds::asked(&command);
-    let reply = service.commit.submit(command).await?;
+    let tracing = service.telemetry.settling(&command, headers);
+    let reply = service.commit.submit(command).await;
+    tracing.into_iter().for_each(|tracing| tracing.end(&reply));
+    let reply = reply?;
     holds::count(service, hold, &reply).await;
     Ok(Json(SettledView::of(id, &reply)?).into_response())
 }
@@ -255,9 +260,10 @@ pub(super) async fn ack(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Ack, &body).await
+    settle(&service, &caller, id, Verb::Ack, (&headers, &body)).await
 }
 
 /// The attempt failed.
@@ -267,9 +273,10 @@ pub(super) async fn nack(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Nack, &body).await
+    settle(&service, &caller, id, Verb::Nack, (&headers, &body)).await
 }
 
 /// Not now: no attempt is burned.
@@ -279,9 +286,10 @@ pub(super) async fn defer(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Defer, &body).await
+    settle(&service, &caller, id, Verb::Defer, (&headers, &body)).await
 }
 
 /// A heartbeat: the lease ends later.
@@ -291,9 +299,10 @@ pub(super) async fn extend(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Extend, &body).await
+    settle(&service, &caller, id, Verb::Extend, (&headers, &body)).await
 }
 
 /// One item of a batch of settles: the members of a settle, and which job and verb they are for.
@@ -382,6 +391,7 @@ async fn read_item(service: &Service, caller: &Caller, raw: &RawValue) -> Result
 pub(super) async fn settle_batch(
     State(service): State<Arc<Service>>,
     caller: Caller,
+    headers: HeaderMap,
     body: BatchBody,
 ) -> Result<Response, Problem> {
     caller.may(Scope::Work)?;
@@ -398,18 +408,19 @@ pub(super) async fn settle_batch(
     for item in &items {
         let read = read_item(&service, &caller, item).await;
         places.push(read.map(|(id, command)| {
-            let hold = holds::asked(&command);
+            let (hold, tracing) = (holds::asked(&command), service.telemetry.settling(&command, &headers));
             commands.push(command);
-            (id, hold)
+            (id, hold, tracing)
         }));
     }
     let mut replies = service.commit.submit_all(commands).await.into_iter();
     let missing = || Problem::new(Code::Internal, "the store gave no answer");
     let mut results = Vec::with_capacity(places.len());
     for place in places {
-        let reply = place.and_then(|place| {
-            let reply = replies.next().ok_or_else(missing)??;
-            Ok((place, reply))
+        let reply = place.and_then(|(id, hold, tracing)| {
+            let reply = replies.next().ok_or_else(missing)?;
+            tracing.into_iter().for_each(|tracing| tracing.end(&reply));
+            Ok(((id, hold), reply?))
         });
         if let Ok(((_, hold), reply)) = &reply {
             holds::count(&service, *hold, reply).await;

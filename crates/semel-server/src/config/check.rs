@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel_core::queue::DEFAULT_PAYLOAD_LIMIT;
 use semel_core::violation::Violations;
 
-use super::{ADMIN_KEY_VARIABLE, Config};
+use super::{ADMIN_KEY_VARIABLE, Config, telemetry};
 use crate::credentials::{self, Secret};
 
 /// Time-outs that are shorter end good connections, longer ones protect nobody.
@@ -44,6 +44,7 @@ impl Config {
         self.check_store(wrong);
         self.check_sizes(wrong);
         self.check_spans(wrong);
+        telemetry::check(self, wrong);
     }
 
     fn check_store(&self, wrong: &mut Violations) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use toml::Value;
 
-use super::units::{count, flag, list, parsed, size, span, text};
+use super::units::{count, flag, list, parsed, share, size, span, text};
 use super::{Config, LogFormat, LogLevel};
 use crate::credentials::Secret;
 
@@ -12,6 +12,8 @@ use crate::credentials::Secret;
 pub(super) struct Setting {
     /// Its key in the file, with the tables it is in (`limits.body`).
     pub(super) key: &'static str,
+    /// Whether its value must not be seen.
+    pub(super) secret: bool,
     pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
 }
 
@@ -36,10 +38,13 @@ impl Setting {
 }
 
 macro_rules! settings {
-    ($($key:literal => $config:ident . $($field:ident).+ = |$value:ident| $parsed:expr;)*) => {
+    (@secret secret) => { true };
+    (@secret) => { false };
+    ($($(#[$secret:ident])? $key:literal => $config:ident . $($field:ident).+ = |$value:ident| $parsed:expr;)*) => {
         /// All of them, in the order of the default file.
         pub(super) static SETTINGS: &[Setting] = &[$(Setting {
             key: $key,
+            secret: settings!(@secret $($secret)?),
             set: |$config, $value| {
                 $config.$($field).+ = $parsed;
                 Ok(())
@@ -51,7 +56,9 @@ macro_rules! settings {
 settings! {
     "listen" => config.listen = |v| parsed(v, "an address and a port, such as 127.0.0.1:7477")?;
     "data" => config.data = |v| path(v)?;
+    #[secret]
     "store.url" => config.store.url = |v| Some(secret(v)?);
+    #[secret]
     "store.listenUrl" => config.store.listen_url = |v| Some(secret(v)?);
     "store.migrate" => config.store.migrate = |v| flag(v)?;
     "store.connections" => config.store.connections = |v| count(v)?;
@@ -63,6 +70,10 @@ settings! {
     "tls.key" => config.tls.key = |v| Some(path(v)?);
     "log.level" => config.log.level = |v| parsed::<LogLevel>(v, "a level")?;
     "log.format" => config.log.format = |v| parsed::<LogFormat>(v, "a format")?;
+    "telemetry.otlp.endpoint" => config.telemetry.otlp.endpoint = |v| Some(text(v)?.to_owned());
+    #[secret]
+    "telemetry.otlp.headers" => config.telemetry.otlp.headers = |v| Some(secret(v)?);
+    "telemetry.otlp.sample" => config.telemetry.otlp.sample = |v| share(v)?;
     "limits.connections" => config.limits.connections = |v| connections(v)?;
     "limits.body" => config.limits.body = |v| size(v)?;
     "limits.batchBody" => config.limits.batch_body = |v| size(v)?;

@@ -63,6 +63,18 @@ pub(super) fn count<T: TryFrom<u64>>(value: &Value) -> Result<T, String> {
     number.and_then(|number| T::try_from(number).ok()).ok_or_else(wrong)
 }
 
+/// A share: a number, usually from 0 to 1.
+pub(super) fn share(value: &Value) -> Result<f64, String> {
+    let number = match value {
+        Value::Float(number) => Some(*number),
+        Value::Integer(0) => Some(0.0),
+        Value::Integer(1) => Some(1.0),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number.ok_or_else(|| format!("{value} is not a share: write a number from 0 to 1, such as 0.1"))
+}
+
 /// Yes or no.
 pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match value {

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::call::{Call, Caller};
 use super::message::Message;
 use super::target::Target;
+use super::told;
 use crate::service::Service;
 use crate::stop::Stop;
 
@@ -51,6 +52,7 @@ pub(super) async fn attempt(
     let message = Message::new(&target, &delivery, service.peers.possibly_applied(&delivery), now);
     let timeout = target.timeout(delivery.spec.overrides.timeout);
     let call = Call { url: target.endpoint.clone(), headers: message.headers, body: message.body, timeout };
+    let tracing = service.telemetry.delivering(&delivery);
     let began = Instant::now();
     let answered = tokio::select! {
         answered = caller.call(call) => Some(answered),
@@ -70,11 +72,16 @@ pub(super) async fn attempt(
         None => released("the server shut down before the endpoint answered"),
     };
     debug!(job = %delivery.id, %queue, attempt = delivery.attempt, status = report.status_code, ?took, "delivered");
+    let tracing = tracing.map(|tracing| tracing.answered(&delivery, &outcome, report.status_code));
     count_hold(service, &target, &delivery, &outcome);
+    if let Some(journal) = &service.options.journal {
+        journal.note(told::line(service.store.now(), &target, &delivery, &report, &outcome));
+    }
     let held_up_others = target.is_gated || delivery.probe;
     let patient =
         unhurried && !held_up_others && is_done(&outcome) && !service.news.ends.is_awaited(delivery.id);
     let state = settle(service, &delivery, outcome, report, patient).await;
+    tracing.into_iter().for_each(|tracing| tracing.settled(&delivery, state));
     if state == Some(State::Completed) && !held_up_others { After::Nothing } else { After::Look }
 }
 

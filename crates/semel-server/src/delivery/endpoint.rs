@@ -7,6 +7,8 @@ use http::header::HeaderValue;
 use http::uri::PathAndQuery;
 use thiserror::Error;
 
+use super::guard;
+
 /// A webhook's URL, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
@@ -57,6 +59,16 @@ impl Endpoint {
         })
     }
 
+    /// Whether it is on this machine by its very name: a loopback address, or `localhost`.
+    pub fn is_on_this_machine(&self) -> bool {
+        let host = &self.origin.host;
+        match guard::literal(host) {
+            Ok(Some(address)) => address.to_canonical().is_loopback(),
+            Ok(None) => host == "localhost" || host.ends_with(".localhost"),
+            Err(_) => false,
+        }
+    }
+
     pub(super) fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
@@ -64,6 +76,11 @@ impl Endpoint {
     /// Path and query: what the request line names.
     pub(super) fn target(&self) -> &Uri {
         &self.target
+    }
+
+    /// What may be shown of it: where it is, without the query.
+    pub fn shown(&self) -> String {
+        format!("{}{}", self.host.to_str().unwrap_or_default(), self.target.path())
     }
 
     /// The header `Host`.
@@ -99,6 +116,24 @@ mod tests {
                 (header, target.to_owned())
             );
         }
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_names() {
+        let on_this_machine = |url| Endpoint::parse(url).unwrap().is_on_this_machine();
+        for url in ["http://localhost:8080/x", "http://127.0.0.1", "http://[::1]:1/", "http://a.localhost/"] {
+            assert!(on_this_machine(url), "{url}");
+        }
+        for url in
+            ["http://example.com", "http://10.0.0.1", "http://127.0.0.1.example", "http://localhost.example"]
+        {
+            assert!(!on_this_machine(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_shown_has_no_query() {
+        assert_eq!(Endpoint::parse("http://a:81/x/y?token=secret").unwrap().shown(), "a:81/x/y");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue};
+use semel_core::key::Key;
 use semel_core::lease::Delivery;
 use semel_core::time::Timestamp;
 
@@ -16,6 +17,52 @@ const POSSIBLY_APPLIED: HeaderName = HeaderName::from_static("semel-possibly-app
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// What a webhook is told about a delivery besides its body.
+#[derive(Debug, Clone, Copy)]
+pub struct Envelope<'a> {
+    /// The job: the same on every attempt.
+    pub id: &'a str,
+    /// The sender's key.
+    pub key: Option<&'a str>,
+    /// The trace of the publish, as its metadata has it.
+    pub traceparent: Option<&'a str>,
+    /// The token of the delivery, as a number.
+    pub token: u64,
+    /// Whether the job may have been done before.
+    pub possibly_applied: bool,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// What signs a delivery.
+#[derive(Debug, Clone)]
+pub struct Seal<'a> {
+    /// The secrets, newest first.
+    pub secrets: Vec<&'a str>,
+    /// Whether SimpleQ's signature is sent, too.
+    pub simpleq: bool,
+    /// When, in seconds since 1970.
+    pub seconds: u64,
+}
+
+/// The headers of a delivery. Whoever brings jobs to a webhook, the server or `semel listen`, sends these.
+pub fn headers(envelope: &Envelope<'_>, seal: &Seal<'_>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(USER_AGENT, AGENT);
+    headers.insert(CONTENT_TYPE, JSON);
+    sign_into(&mut headers, envelope, seal);
+    if envelope.possibly_applied {
+        headers.insert(POSSIBLY_APPLIED, TRUE);
+    }
+    if let Some(key) = envelope.key {
+        put(&mut headers, "idempotency-key", key);
+    }
+    if let Some(header) = envelope.traceparent.and_then(|parent| trace::child(parent, envelope.token)) {
+        put(&mut headers, "traceparent", &header);
+    }
+    headers
+}
+
 /// One delivery, ready to be posted.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -28,34 +75,29 @@ impl Message {
     pub(super) fn new(target: &Target, delivery: &Delivery, possibly_applied: bool, now: Timestamp) -> Self {
         let view = DeliveryView::of(delivery, possibly_applied);
         let body = Bytes::from(serde_json::to_vec(&view).expect("a delivery is plain data"));
-        let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(USER_AGENT, AGENT);
-        headers.insert(CONTENT_TYPE, JSON);
-        sign_into(&mut headers, target, delivery, now, &body);
-        if possibly_applied {
-            headers.insert(POSSIBLY_APPLIED, TRUE);
-        }
-        if let Some(key) = &delivery.spec.key {
-            put(&mut headers, "idempotency-key", key.as_str());
-        }
         let parent = delivery.spec.metadata.iter().find(|(name, _)| name == trace::METADATA_NAME);
-        if let Some(header) = parent.and_then(|(_, value)| trace::child(value, delivery.token.raw())) {
-            put(&mut headers, "traceparent", &header);
-        }
-        Self { headers, body }
+        let envelope = Envelope {
+            id: &delivery.id.to_string(),
+            key: delivery.spec.key.as_ref().map(Key::as_str),
+            traceparent: parent.map(|(_, value)| value.as_str()),
+            token: delivery.token.raw(),
+            possibly_applied,
+            body: &body,
+        };
+        let seconds = now.millis() / 1000;
+        let seal = Seal { secrets: target.secrets(now), simpleq: target.simpleq, seconds };
+        Self { headers: headers(&envelope, &seal), body }
     }
 }
 
 /// The Standard Webhooks headers, and that of SimpleQ where it is asked for.
-fn sign_into(headers: &mut HeaderMap, target: &Target, delivery: &Delivery, now: Timestamp, body: &[u8]) {
-    let id = delivery.id.to_string();
-    let seconds = now.millis() / 1000;
-    let secrets = target.secrets(now);
-    put(headers, "webhook-id", &id);
-    headers.insert(HeaderName::from_static("webhook-timestamp"), HeaderValue::from(seconds));
-    if let Some(newest) = secrets.first() {
-        put(headers, "webhook-signature", &sign::sign(&secrets, &id, seconds, body));
-        if target.simpleq {
+fn sign_into(headers: &mut HeaderMap, envelope: &Envelope<'_>, seal: &Seal<'_>) {
+    let Envelope { id, body, .. } = envelope;
+    put(headers, "webhook-id", id);
+    headers.insert(HeaderName::from_static("webhook-timestamp"), HeaderValue::from(seal.seconds));
+    if let Some(newest) = seal.secrets.first() {
+        put(headers, "webhook-signature", &sign::sign(&seal.secrets, id, seal.seconds, body));
+        if seal.simpleq {
             put(headers, "x-simpleq-signature", &sign::sign_simpleq(newest, body));
         }
     }

@@ -1,6 +1,7 @@
 //! A store whose changes are told.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use semel_core::ids::JobId;
@@ -12,11 +13,13 @@ use semel_core::name::QueueName;
 use semel_core::outcome::{Effect, Outcome};
 use semel_core::publish::Published;
 use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
+use semel_core::refusal::Refusal;
 use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
-use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
+use semel_store::{Answer, Command, Health, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
 
 use super::{Event, Kind, News};
+use crate::advice::{Asked, Sighting};
 
 /// A store that tells its news. It keeps the law of the store it wraps, because it only passes calls on.
 pub struct Heralded {
@@ -26,7 +29,7 @@ pub struct Heralded {
 
 /// What has to be known of a command to tell what it brought about.
 enum Entry {
-    Publish(QueueName),
+    Publish(Asked),
     Settle { id: JobId, kind: Kind, replayed: bool, by_worker: bool },
     Queue(QueueName),
     QueueGone(QueueName),
@@ -40,7 +43,7 @@ enum Entry {
 impl Entry {
     fn of(command: &Command) -> Self {
         match command {
-            Command::Publish(publish) => Self::Publish(publish.draft().queue.clone()),
+            Command::Publish(publish) => Self::Publish(Asked::of(publish)),
             Command::Settle(settle) => Self::Settle {
                 id: settle.id(),
                 kind: kind_of(settle.outcome()),
@@ -80,6 +83,21 @@ fn is_replayed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Done { effect: Some(receipt), .. } if receipt.outcome == Effect::Replayed)
 }
 
+/// What advice is made of.
+fn sighting<'a>(entry: &'a Entry, answer: &'a Answer) -> Option<Sighting<'a>> {
+    match (entry, answer) {
+        (Entry::Publish(asked), Ok(Reply::Published(published))) => {
+            Some(Sighting::Published(asked, published))
+        }
+        (Entry::Publish(asked), Err(Refusal::KeyCollision { .. })) => Some(Sighting::Collided(asked)),
+        (Entry::Settle { kind, .. }, Ok(Reply::Settled { queue, state, repeated: false, .. })) => {
+            Some(Sighting::Settled { queue, kind: *kind, state: *state })
+        }
+        (Entry::Other, Ok(Reply::Rescued { jobs, .. })) => Some(Sighting::Rescued(jobs)),
+        _ => None,
+    }
+}
+
 impl Heralded {
     /// Tells the news of `store`.
     pub fn new(store: Arc<dyn Store>, news: Arc<News>) -> Self {
@@ -93,7 +111,7 @@ impl Heralded {
     fn announce(&self, entry: &Entry, answer: &Answer) {
         let Ok(reply) = answer else { return };
         match (entry, reply) {
-            (Entry::Publish(queue), Reply::Published(published)) => self.published(queue, published),
+            (Entry::Publish(asked), Reply::Published(published)) => self.published(&asked.queue, published),
             (
                 Entry::Settle { id, kind, replayed, by_worker },
                 Reply::Settled { queue, state, took, repeated: false, .. },
@@ -182,7 +200,10 @@ impl Heralded {
 impl Store for Heralded {
     async fn apply(&self, batch: Vec<Command>) -> Result<Vec<Answer>, StoreError> {
         let entries: Vec<_> = batch.iter().map(Entry::of).collect();
+        let began = Instant::now();
         let answers = self.store.apply(batch).await?;
+        let seen = entries.iter().zip(&answers).filter_map(|(entry, answer)| sighting(entry, answer));
+        self.news.watch.note(self.store.now(), began.elapsed(), seen);
         for (entry, answer) in entries.iter().zip(&answers) {
             match (entry, answer) {
                 (Entry::Job { id, kind }, Ok(_)) => self.managed(*id, *kind).await,
@@ -242,6 +263,10 @@ impl Store for Heralded {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.store.stats().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.store.health().await
     }
 
     fn now(&self) -> Timestamp {

@@ -25,6 +25,8 @@ pub use self::times::{HandlerTimes, Times};
 use semel_core::ids::JobId;
 use semel_core::name::QueueName;
 
+use crate::advice::Watch;
+
 /// How many events a slow listener may be behind before it misses some. At a thousand events a second that is seconds.
 const EVENTS_BEHIND: usize = 4096;
 
@@ -49,6 +51,8 @@ pub struct News {
     pub ends: Ends,
     /// How long handlers take, per queue.
     pub times: HandlerTimes,
+    /// What went through the queues, for advice.
+    pub watch: Watch,
     /// A queue was made, changed, paused, resumed or taken away.
     pub queues: watch::Sender<u64>,
     /// A schedule or a replay task was made, changed or taken away.
@@ -67,6 +71,7 @@ impl News {
             bells: Bells::default(),
             ends: Ends::default(),
             times: HandlerTimes::default(),
+            watch: Watch::default(),
             queues: watch::Sender::new(0),
             tasks: watch::Sender::new(0),
             outbox: Outbox::default(),
@@ -105,6 +110,7 @@ impl News {
         self.queue_changed(queue);
         self.bells.forget(queue);
         self.times.forget(queue);
+        self.watch.forget(queue);
     }
 
     /// Says that a schedule or a replay task was made, changed or taken away.

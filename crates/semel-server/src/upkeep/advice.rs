@@ -1,9 +1,10 @@
-//! Lease advice: says when a queue gives its workers less time than they take.
+//! Advice that only time brings about: what lasts is noticed, and lease advice is told.
 //!
 //! A lease that is too short is the quietest way to run jobs twice: every slow run is handed to somebody else while it is
-//! still going on.
+//! still going on. The rest of what there is to say is told to whoever asks ([`crate::advice`]).
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use semel_core::name::QueueName;
@@ -23,26 +24,62 @@ const AGAIN_AFTER: Millis = Millis::from_hours(1);
 /// From how many deliveries on the slowest in a hundred is more than an accident.
 const SAMPLES_MIN: u64 = 50;
 
-/// What is to be said about the time a queue gives its workers, if anything.
-pub fn advice(config: &QueueConfig, times: Times) -> Option<String> {
-    let (setting, limit, remedy) = match &config.delivery {
+/// A queue that gives its workers less time than they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooShort {
+    /// The setting.
+    pub setting: &'static str,
+    /// What it is.
+    pub limit: Millis,
+    /// What it should be at least: half as much again as the slowest in a hundred take, in whole seconds.
+    pub needs: Millis,
+    /// What was measured.
+    pub times: Times,
+    /// What else can be done.
+    pub instead: &'static str,
+}
+
+impl fmt::Display for TooShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, limit, times: Times { count, p50, p99 }, instead, .. } = self;
+        write!(
+            f,
+            "{setting} is {limit}, but one in a hundred of the last {count} deliveries took {p99} or more \
+             (half took up to {p50}): jobs are handed out again while they are still being worked; raise it, {instead}"
+        )
+    }
+}
+
+/// The setting that limits how long a worker may take, what it is, and what else gives a worker more time.
+pub(crate) fn limit_of(config: &QueueConfig) -> (&'static str, Millis, &'static str) {
+    match &config.delivery {
         Delivery::Pull(pull) => ("delivery.leaseSeconds", pull.lease, "or have workers extend their leases"),
         Delivery::Push(push) if push.mode == PushMode::Ack => {
             ("delivery.ackTimeout", push.ack_timeout, "or have workers extend their leases")
         }
         Delivery::Push(push) => ("delivery.timeout", push.timeout, "or use ack mode"),
-    };
-    let too_short = times.count >= SAMPLES_MIN && limit < times.p99;
-    too_short.then(|| {
-        let (p50, p99, count) = (times.p50, times.p99, times.count);
-        format!(
-            "{setting} is {limit}, but one in a hundred of the last {count} deliveries took {p99} or more \
-             (half took up to {p50}): jobs are handed out again while they are still being worked; raise it, {remedy}"
-        )
+    }
+}
+
+/// Whether a queue gives its workers enough time, by what was measured.
+pub fn too_short(config: &QueueConfig, times: Times) -> Option<TooShort> {
+    let (setting, limit, instead) = limit_of(config);
+    let needs = Millis::from_secs((times.p99.millis() * 3).div_ceil(2000));
+    (times.count >= SAMPLES_MIN && limit < times.p99).then_some(TooShort {
+        setting,
+        limit,
+        needs,
+        times,
+        instead,
     })
 }
 
-/// Gives lease advice.
+/// What is to be said about the time a queue gives its workers, if anything.
+pub fn advice(config: &QueueConfig, times: Times) -> Option<String> {
+    too_short(config, times).map(|found| found.to_string())
+}
+
+/// Looks at all queues, and gives lease advice.
 pub(super) struct Advice {
     service: Arc<Service>,
     /// When each queue was last spoken of.
@@ -80,6 +117,7 @@ impl Role for Advice {
     async fn run_once(&mut self) -> Result<Next, Trouble> {
         let now = self.service.store.now();
         let queues = self.service.store.queues().await?;
+        crate::advice::look_at(&self.service, &queues).await?;
         self.told.retain(|name, _| queues.iter().any(|queue| queue.name == *name));
         for queue in &queues {
             let times = self.service.news.times.of(&queue.name);

@@ -32,6 +32,7 @@ use crate::news::{Heralded, News, Suspect};
 use crate::peers::Peers;
 use crate::service::{AuthMode, Options, Service};
 use crate::stop::{self, Stopper};
+use crate::telemetry::Telemetry;
 use crate::time::ManualAlarm;
 
 /// Every stage starts here: Sunday, 2026-11-15T12:00:00Z.
@@ -79,6 +80,7 @@ impl Stage {
             keyring: Keyring::load(store.as_ref(), options.auth).await.unwrap(),
             intake: Arc::new(Semaphore::new(1024 * 1024)),
             metrics: Metrics::register(&mut registry),
+            telemetry: Telemetry::default(),
             replay_tasks: tokio::sync::Mutex::default(),
             alarm: alarm.clone(),
             store,

@@ -44,9 +44,7 @@ impl Role for Stats {
     }
 
     async fn run_once(&mut self) -> Result<Next, Trouble> {
-        // The wall around the store takes the counts down as they pass.
-        self.service.store.stats().await?;
-        self.service.metrics.breakers(&self.service.store.queues().await?);
+        self.service.take_stock().await?;
         self.touch_keys().await?;
         // On a shared store another node may have made or taken away a key.
         self.service.keyring.reload(self.service.store.as_ref()).await?;

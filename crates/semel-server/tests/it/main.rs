@@ -7,6 +7,7 @@
 mod kit;
 
 mod ack_mode;
+mod advice;
 mod backpressure;
 mod bad_input;
 mod cross_site;
@@ -15,6 +16,7 @@ mod duplicates;
 mod idle;
 mod keys;
 mod nodes;
+mod observability;
 mod operate;
 mod order;
 mod processes;

@@ -96,6 +96,8 @@ const USES: &[(&str, &[(&str, &str)])] = &[
             ("GET", "/v1/schedules/s"),
             ("GET", "/v1/stats"),
             ("GET", "/v1/nodes"),
+            ("GET", "/v1/advice"),
+            ("POST", "/v1/queues/q/dedupe-dry-run"),
         ],
     ),
     (

@@ -19,7 +19,7 @@ use semel_core::settle::Settle;
 use semel_core::time::Timestamp;
 use semel_proof::history::{self, Call, Say};
 use semel_proof::workload::{delivered, told};
-use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
+use semel_store::{Answer, Command, Health, JobQuery, KeyRecord, Page, Stats, Store, StoreError};
 use tokio::time::sleep;
 
 use crate::journal::Open;
@@ -149,6 +149,10 @@ impl Store for Disk {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.0.store.stats().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.0.store.health().await
     }
 
     fn now(&self) -> Timestamp {

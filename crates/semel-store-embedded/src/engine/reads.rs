@@ -7,11 +7,13 @@ use semel_core::job::{Job, Progress};
 use semel_core::key::Key;
 use semel_core::name::QueueName;
 use semel_core::time::Timestamp;
-use semel_store::{JobQuery, KeyRecord, QueueStats, Stats, StoreError};
+use semel_store::{Health, JobQuery, KeyRecord, QueueStats, Stats, StoreError};
 
 use super::Engine;
 use crate::fault::{Fault, No};
+use crate::inspect::size;
 use crate::reads::with_lease;
+use crate::schema::{DB_FILE, LOG_FILE};
 
 /// What memory knows that a listing from disk does not.
 #[derive(Debug, Default)]
@@ -52,6 +54,19 @@ impl Engine<'_> {
         let numbers: Vec<u32> = self.queues.current().iter().map(|q| q.no).collect();
         let queues = numbers.into_iter().map(|no| self.queue_stats(no)).collect::<Result<_, _>>()?;
         Ok(Stats { queues })
+    }
+
+    /// How the store is: what memory knows, and three questions to the file system.
+    pub(crate) fn read_health(&self) -> Health {
+        let dir = self.space.dir();
+        let log = size(&dir.join(LOG_FILE));
+        Health {
+            keys: self.keys.entries(),
+            bytes: Some(size(&dir.join(DB_FILE)) + log + self.keys.file_bytes()),
+            log_bytes: Some(log),
+            free_bytes: self.space.free(),
+            reserve_bytes: Some(self.space.reserve()),
+        }
     }
 
     fn queue_stats(&mut self, no: u32) -> Result<QueueStats, Fault> {

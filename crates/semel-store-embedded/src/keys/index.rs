@@ -136,6 +136,16 @@ impl KeyIndex {
         self.head.memory_bytes() + self.chain.iter().map(Segment::memory_bytes).sum::<usize>()
     }
 
+    /// How many entries there are. Those of jobs that were dropped count until their run is rewritten or dropped, too.
+    pub fn entries(&self) -> u64 {
+        self.head.len() as u64 + self.chain.iter().map(Segment::entries).sum::<u64>()
+    }
+
+    /// Bytes of the run files.
+    pub fn file_bytes(&self) -> u64 {
+        self.chain.runs().map(|run| run.info().bytes).sum()
+    }
+
     /// How often background work has failed since the index was opened.
     pub fn failures(&self) -> u64 {
         self.failures

@@ -1,6 +1,7 @@
 //! Reading: each question is answered by one statement, so that its answer is of one moment; a listing takes a second one
 //! for the jobs it found.
 
+mod health;
 pub(crate) mod job;
 mod key;
 mod list;
@@ -14,7 +15,7 @@ use semel_core::job::Job;
 use semel_core::key::Key;
 use semel_core::name::QueueName;
 use semel_core::records::QueueRecord;
-use semel_store::{JobQuery, KeyRecord, Page, Stats, StoreError};
+use semel_store::{Health, JobQuery, KeyRecord, Page, Stats, StoreError};
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
@@ -109,5 +110,10 @@ impl PostgresStore {
         let rows = self.ask(&stats::COUNTS, &[]).await?;
         let queues = rows.iter().map(|row| stats::read(row, &self.clock)).collect::<Result<_, _>>();
         Ok(Stats { queues: queues.map_err(hear)? })
+    }
+
+    pub(crate) async fn store_health(&self) -> Result<Health, StoreError> {
+        let row = self.ask_one(&health::HEALTH, &[]).await?;
+        row.as_ref().map(health::read).transpose().map_err(hear).map(Option::unwrap_or_default)
     }
 }

@@ -18,7 +18,7 @@ use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
 use semel_core::replay::ReplayRecord;
 use semel_core::settle::{Report, Settle};
 use semel_core::time::{Millis, Timestamp};
-use semel_store::{Answer, Command, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
+use semel_store::{Answer, Command, Health, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError};
 use serde_json::{Map, Value, json};
 use tokio_postgres::{Client, Row, Statement};
 
@@ -281,6 +281,10 @@ impl Store for SqlStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.inner.stats().await
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.inner.health().await
     }
 
     fn now(&self) -> Timestamp {

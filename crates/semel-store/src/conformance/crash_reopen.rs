@@ -224,6 +224,7 @@ async fn calls_on(
         ("api_keys", store.api_keys().await.map(drop)),
         ("replays", store.replays().await.map(drop)),
         ("stats", store.stats().await.map(drop)),
+        ("health", store.health().await.map(drop)),
     ]
 }
 

@@ -31,6 +31,7 @@ use semel_core::time::Timestamp;
 use crate::clock::Clock;
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
+use crate::health::Health;
 use crate::query::{JobQuery, KeyRecord, Page};
 use crate::stats::Stats;
 use crate::store::{BATCH_MAX, Store};
@@ -144,6 +145,10 @@ impl Store for MemoryStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         self.step(|tables, now| tables.stats(now))
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.step(|tables, _| tables.health())
     }
 
     fn now(&self) -> Timestamp {

@@ -1,12 +1,13 @@
 //! What commands and their answers add to the metrics.
 
+use semel_core::ids::JobId;
 use semel_core::lease::Delivery;
 use semel_core::name::QueueName;
 use semel_core::outcome::{Effect, Outcome};
 use semel_core::publish::Published;
 use semel_core::refusal::Refusal;
 use semel_core::time::{Millis, Timestamp};
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::labels::{DeliveryOutcome, Door, EffectOutcome, PublishOutcome};
 use super::metrics::Metrics;
@@ -16,7 +17,7 @@ use crate::command::{Answer, Command, Reply};
 #[derive(Debug)]
 pub(super) enum Entry {
     Publish(QueueName),
-    Settle { outcome: DeliveryOutcome, effect: Option<EffectOutcome> },
+    Settle { job: JobId, outcome: DeliveryOutcome, effect: Option<EffectOutcome> },
     DeleteQueue(QueueName),
     Other(&'static str),
 }
@@ -27,7 +28,7 @@ impl Entry {
             Command::Publish(publish) => Self::Publish(publish.draft().queue.clone()),
             Command::Settle(settle) => {
                 let outcome = settle.outcome();
-                Self::Settle { outcome: outcome_of(outcome), effect: effect_of(outcome) }
+                Self::Settle { job: settle.id(), outcome: outcome_of(outcome), effect: effect_of(outcome) }
             }
             Command::DeleteQueue(name) => Self::DeleteQueue(name.clone()),
             other => Self::Other(other.name()),
@@ -66,6 +67,21 @@ fn effect_of(outcome: &Outcome) -> Option<EffectOutcome> {
     })
 }
 
+/// A deduplication is neither a success nor a failure, so it has a line of its own. Whoever wants to know the key asks for the
+/// job: the log is no place for it.
+fn log_duplicate(queue: &QueueName, published: &Published) {
+    match published.payload_matches {
+        true => {
+            debug!(event = "job.deduplicated", %queue, job = %published.id, "a publish was answered with an earlier job");
+        }
+        false => log_collision(queue, published.id, false),
+    }
+}
+
+fn log_collision(queue: &QueueName, job: JobId, rejected: bool) {
+    info!(event = "job.collision", %queue, %job, rejected, "a publish has the key of an earlier job and another payload");
+}
+
 /// Keeps the metrics of one store.
 #[derive(Debug)]
 pub(super) struct Account {
@@ -97,8 +113,12 @@ impl Account {
             (Entry::Publish(queue), Ok(Reply::Published(published))) => self.published(queue, published),
             (Entry::Publish(queue), Err(refusal)) => self.not_published(queue, refusal),
             // A settle that is repeated changed nothing, and was counted when it did.
-            (Entry::Settle { outcome, effect }, Ok(Reply::Settled { queue, due, repeated: false, .. })) => {
-                self.settled(queue, *outcome, *effect, due.map(|due| due.since(now)));
+            (
+                Entry::Settle { job, outcome, effect },
+                Ok(Reply::Settled { queue, due, repeated: false, .. }),
+            ) => {
+                self.settled(queue, *outcome, due.map(|due| due.since(now)));
+                effect.iter().for_each(|effect| self.told(queue, *job, *effect));
             }
             // A refusal does not say which queue the job is in, and asking would cost a read.
             (Entry::Settle { .. }, Err(Refusal::StaleLease(_))) => {
@@ -121,6 +141,7 @@ impl Account {
         self.metrics.publish(Some(queue), outcome);
         if published.deduplicated {
             self.metrics.duplicate(queue, Door::Publish);
+            log_duplicate(queue, published);
         }
     }
 
@@ -128,25 +149,25 @@ impl Account {
     fn not_published(&self, queue: &QueueName, refusal: &Refusal) {
         match refusal {
             Refusal::QueueNotFound(_) => self.metrics.publish(None, PublishOutcome::Rejected),
-            Refusal::KeyCollision { .. } => self.metrics.publish(Some(queue), PublishOutcome::Collision),
+            Refusal::KeyCollision { id, .. } => {
+                self.metrics.publish(Some(queue), PublishOutcome::Collision);
+                log_collision(queue, *id, true);
+            }
             _ => self.metrics.publish(Some(queue), PublishOutcome::Rejected),
         }
     }
 
-    fn settled(
-        &self,
-        queue: &QueueName,
-        outcome: DeliveryOutcome,
-        effect: Option<EffectOutcome>,
-        wait: Option<Millis>,
-    ) {
-        self.metrics.delivery(Some(queue), outcome);
-        if let Some(effect) = effect {
-            self.metrics.effect(queue, effect);
-        }
-        if effect == Some(EffectOutcome::Replayed) {
+    /// What a worker told of an effect.
+    fn told(&self, queue: &QueueName, job: JobId, effect: EffectOutcome) {
+        self.metrics.effect(queue, effect);
+        if effect == EffectOutcome::Replayed {
             self.metrics.duplicate(queue, Door::Effect);
+            debug!(event = "effect.replayed", %queue, %job, "a worker ran a job whose effect had happened before");
         }
+    }
+
+    fn settled(&self, queue: &QueueName, outcome: DeliveryOutcome, wait: Option<Millis>) {
+        self.metrics.delivery(Some(queue), outcome);
         if let (Some(wait), DeliveryOutcome::Failed) = (wait, outcome) {
             self.metrics.retry_in(wait);
         }

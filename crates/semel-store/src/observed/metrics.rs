@@ -1,5 +1,7 @@
 //! The instruments: their names, their labels, their buckets.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,12 +14,14 @@ use semel_core::time::{Millis, Timestamp};
 
 use super::depth::Depth;
 use super::labels::{DeliveryOutcome, Door, EffectOutcome, Labels, OnlyQueue, PublishOutcome, Word};
+use super::vitals::Vitals;
 use crate::error::StoreError;
-use crate::stats::Stats;
+use crate::health::Health;
+use crate::stats::{QueueStats, Stats};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
-    kind: &'static str,
+struct ErrorLabels {
+    outcome: &'static str,
 }
 
 /// The metrics of a store. Clones are the same instruments.
@@ -32,11 +36,14 @@ pub struct Metrics {
     deliveries: Family<Labels<DeliveryOutcome>, Counter>,
     expirations: Family<OnlyQueue, Counter>,
     effects: Family<Labels<EffectOutcome>, Counter>,
-    errors: Family<KindLabels, Counter>,
+    errors: Family<ErrorLabels, Counter>,
     commit_duration: Histogram,
     commit_batch_size: Histogram,
     retry_delay: Histogram,
     depth: Depth,
+    vitals: Vitals,
+    /// The queues of the last count.
+    known: Arc<Mutex<BTreeSet<QueueName>>>,
 }
 
 impl Metrics {
@@ -56,6 +63,8 @@ impl Metrics {
             // A second to three days: retry policies span that much.
             retry_delay: Histogram::new(exponential_buckets(1.0, 4.0, 10)),
             depth: Depth::default(),
+            vitals: Vitals::default(),
+            known: Arc::default(),
         };
         metrics.register_counters(registry.sub_registry_with_prefix("semel"));
         metrics.register_measures(registry.sub_registry_with_prefix("semel"));
@@ -84,6 +93,7 @@ impl Metrics {
         let help = "How long failed jobs wait for their next attempt";
         registry.register("retry_delay_seconds", help, self.retry_delay.clone());
         registry.register_collector(Box::new(self.depth.clone()));
+        registry.register_collector(Box::new(self.vitals.clone()));
     }
 
     pub(super) fn publish(&self, queue: Option<&QueueName>, outcome: PublishOutcome) {
@@ -116,11 +126,37 @@ impl Metrics {
     }
 
     pub(super) fn failed(&self, error: &StoreError) {
-        self.errors.get_or_create(&KindLabels { kind: kind(error) }).inc();
+        self.errors.get_or_create(&ErrorLabels { outcome: kind(error) }).inc();
     }
 
     pub(super) fn counted(&self, stats: &Stats, at: Timestamp) {
+        self.keep_to(&stats.queues);
         self.depth.set(stats, at);
+    }
+
+    /// Keeps the series to the queues there are, whoever made or deleted them.
+    fn keep_to(&self, queues: &[QueueStats]) {
+        let there: BTreeSet<_> = queues.iter().map(|stats| stats.queue.clone()).collect();
+        let mut known = self.known.lock().expect("nothing panics while the lock of the queues is held");
+        known.difference(&there).for_each(|queue| self.forget(queue));
+        there.difference(&known).for_each(|queue| self.begin(queue));
+        *known = there;
+    }
+
+    /// Shows the counters that alerts watch at zero. To Prometheus a series that begins at one has not increased, and the
+    /// first collision of a queue would pass unnoticed.
+    fn begin(&self, queue: &QueueName) {
+        for outcome in PublishOutcome::ALL {
+            drop(self.publishes.get_or_create(&Labels::new(Some(queue), *outcome)));
+        }
+        for door in Door::ALL {
+            drop(self.duplicates.get_or_create(&Labels::new(Some(queue), *door)));
+        }
+        drop(self.expirations.get_or_create(&OnlyQueue(Some(queue.clone()))));
+    }
+
+    pub(super) fn examined(&self, health: Health) {
+        self.vitals.set(health);
     }
 
     /// Drops the series of a queue that is gone, or queues that come and go would leave theirs behind for ever.

@@ -7,6 +7,7 @@ mod account;
 mod depth;
 mod labels;
 mod metrics;
+mod vitals;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use self::account::{Account, Entry};
 pub use self::metrics::Metrics;
 use crate::command::{Answer, Command};
 use crate::error::StoreError;
+use crate::health::Health;
 use crate::query::{JobQuery, KeyRecord, Page};
 use crate::stats::Stats;
 use crate::store::Store;
@@ -127,6 +129,13 @@ impl Store for Observed {
         let stats = self.watch(debug_span!("store.stats"), self.store.stats()).await?;
         self.account.metrics().counted(&stats, self.store.now());
         Ok(stats)
+    }
+
+    /// How the store is; the gauges show the last look.
+    async fn health(&self) -> Result<Health, StoreError> {
+        let health = self.watch(debug_span!("store.health"), self.store.health()).await?;
+        self.account.metrics().examined(health);
+        Ok(health)
     }
 
     fn now(&self) -> Timestamp {

@@ -22,7 +22,8 @@ use semel_core::replay::ReplayRecord;
 use semel_core::time::{Millis, Timestamp};
 use semel_store::conformance::Harness;
 use semel_store::{
-    Answer, Clock, Command, JobQuery, KeyRecord, ManualClock, MemoryStore, Page, Stats, Store, StoreError,
+    Answer, Clock, Command, Health, JobQuery, KeyRecord, ManualClock, MemoryStore, Page, Stats, Store,
+    StoreError,
 };
 
 /// One broken law: what is done differently, and nothing else. Every method by default does what is right.
@@ -224,6 +225,10 @@ impl<F: Flaw> Store for Broken<F> {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         Ok(self.flaw.stats(self.inner.stats().await?))
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        self.inner.health().await
     }
 
     fn now(&self) -> Timestamp {

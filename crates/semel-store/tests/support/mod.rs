@@ -13,7 +13,7 @@ use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
 use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 use semel_store::query::{JobQuery, KeyRecord, Page};
-use semel_store::{Answer, Command, Reply, Stats, Store, StoreError};
+use semel_store::{Answer, Command, Health, Reply, Stats, Store, StoreError};
 
 pub(crate) type Applied = Result<Vec<Answer>, StoreError>;
 
@@ -108,6 +108,10 @@ where
     }
 
     async fn stats(&self) -> Result<Stats, StoreError> {
+        unreachable!("{ONLY_APPLIES}")
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
         unreachable!("{ONLY_APPLIES}")
     }
 

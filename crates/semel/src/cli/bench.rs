@@ -49,8 +49,8 @@ Examples:
   semel bench http --enforce          exit code 1 if a figure is below what it must reach
   semel bench http --store postgres   on a PostgreSQL cluster of its own, against hand-written SQL
 
-The server runs as a process of its own on this machine, and so do its clients and workers: they share
-the cores. Everything that is compared is measured right after each other.";
+The server runs as a process of its own on this machine, and so do its clients and workers: they
+share the cores. Everything that is compared is measured right after each other.";
 
 #[derive(Debug, Args)]
 #[command(after_help = format!("{HTTP_EXAMPLES}\n\n{EXIT_CODES}"))]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Outcome, SERVER_EXIT_CODES};
-use crate::dev;
+use crate::dev::{self, Wish};
 use crate::failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -15,8 +15,9 @@ Examples:
   semel dev --data ./dev-data           jobs survive a restart
   semel dev --listen 127.0.0.1:0        on any free port; the address is printed
 
-It prints an API key that is good for this run, and curl lines to copy. Unlike `semel serve` it
-makes queues when they are first used, and webhooks may go to this machine.";
+It prints an API key that is good for this run and lines to copy, and then every request and every
+delivery with what it meant (on stderr). Unlike `semel serve` it makes queues when they are first
+used, and webhooks may go to this machine.";
 
 /// Run a server to try things on: in memory, with a key and examples to copy
 #[derive(Debug, Args)]
@@ -28,11 +29,14 @@ pub(crate) struct DevArgs {
     /// Keep jobs in this directory instead of in memory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Show no requests and deliveries
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 impl DevArgs {
     /// Serves until a signal ends it.
     pub(crate) fn run(self) -> Result<Outcome, Failure> {
-        dev::run(self.listen, self.data).map(|()| Outcome::Good)
+        dev::run(Wish { listen: self.listen, data: self.data, quiet: self.quiet }).map(|()| Outcome::Good)
     }
 }

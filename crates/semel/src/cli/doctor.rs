@@ -1,160 +1,52 @@
-//! `semel doctor`: how the database under a store fares.
+//! `semel doctor`: what should be looked at in a running server, or in the database under a store.
+
+mod database;
+mod findings;
 
 use clap::Args;
-use semel_store_postgres::doctor::{Examination, Finding, Grade, Index, Table, examine};
-use serde_json::json;
 
-use super::{EXIT_CODES, Outcome, print, print_json};
+use super::{Outcome, REMOTE_EXIT_CODES};
 use crate::failure::Failure;
-use crate::opening;
-use crate::text::{bytes, count, printable};
+use crate::remote::ServerArgs;
 
 const EXAMPLES: &str = "\
-Sizes of tables and indexes, dead rows that vacuum has yet to take away, the settings that matter,
-and what follows: each finding says what it means and what to do. Rows are the server's estimates.
-A note is good to know; warnings and dangers are problems. Nothing is changed.
+Asks a server what it noticed: the window proof of every queue, keys that do not work as keys,
+leases and time-outs that are too short, retry storms, queues in which nothing moves, and how its
+store fares. Each finding says what it means and which setting to change. With many nodes, each
+knows what went through itself.
+
+With --store it examines the database under a store instead, without a server: sizes, dead rows,
+settings. A directory is verified by `semel store check`. Nothing is changed.
 
 Examples:
-  semel doctor --store postgres://semel@db/semel           what there is to see
-  semel doctor --store postgres://semel@db/semel --json    the same, for a program";
+  semel doctor                                     everything, the worst first
+  semel doctor --queue orders                      only one queue
+  semel doctor --json | jq '.findings[].code'      the same, for a program
+  semel doctor --store postgres://semel@db/semel   the database under a store
 
-/// Examine the database under a store: sizes, bloat, settings, and what to do
+Exit code 1 says that there are warnings or worse.";
+
+/// Ask a server what should be looked at, or examine the database under a store
 #[derive(Debug, Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(after_help = format!("{EXAMPLES}\n\n{REMOTE_EXIT_CODES}"))]
 pub(crate) struct DoctorArgs {
-    /// The address of the database
-    #[arg(long, value_name = "URL", env = "SEMEL_STORE", hide_env_values = true)]
-    store: String,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    /// Only what is about this queue
+    #[arg(long, value_name = "QUEUE", conflicts_with = "store")]
+    queue: Option<String>,
+    // Not from SEMEL_STORE: on a machine that has it set, the server is what is asked about all the same.
+    /// Examine this database instead of a server
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl DoctorArgs {
-    /// Examines the database.
+    /// Asks or examines.
     pub(crate) fn run(self) -> Result<Outcome, Failure> {
-        let name = opening::database_name(&self.store)?;
-        let seen = opening::database_runtime()?.block_on(examine(&self.store));
-        let seen = seen.map_err(Failure::database(&name))?;
-        if self.json {
-            print_json(&json!({ "database": name, "examination": seen }))?;
-        } else {
-            print(&render(&name, &seen))?;
+        match &self.store {
+            Some(url) => database::run(url, self.server.json),
+            None => findings::run(&self.server, self.queue.as_deref()),
         }
-        Ok(Outcome::of(seen.findings.iter().all(|finding| finding.grade == Grade::Note)))
-    }
-}
-
-fn render(name: &str, seen: &Examination) -> String {
-    let settings: Vec<_> =
-        seen.settings.iter().map(|(name, value)| format!("{name} = {}", shown(value))).collect();
-    let findings: Vec<_> = seen.findings.iter().map(finding).collect();
-    format!(
-        "{name}\n{}\n{}\n  {}\n\n{}",
-        columns(["table", "rows", "dead", "size", "indexes", "vacuumed"], seen.tables.iter().map(table)),
-        columns(["index", "of", "size", "used"], seen.indexes.iter().map(index)),
-        settings.join(", "),
-        if findings.is_empty() { "nothing to complain of\n".to_owned() } else { findings.join("\n") }
-    )
-}
-
-fn table(table: &Table) -> [String; 6] {
-    let name = match table.partitions {
-        0 => table.name.clone(),
-        many => format!("{} ({many} partitions)", table.name),
-    };
-    let vacuumed = table.vacuumed_at.map_or_else(|| "never".to_owned(), time);
-    [name, number(table.rows), number(table.dead), size(table.bytes), size(table.index_bytes), vacuumed]
-}
-
-fn index(index: &Index) -> [String; 4] {
-    [index.name.clone(), index.table.clone(), size(index.bytes), number(index.scans)]
-}
-
-fn finding(finding: &Finding) -> String {
-    let grade = match finding.grade {
-        Grade::Note => "note",
-        Grade::Warning => "warning",
-        Grade::Danger => "danger",
-    };
-    format!("{grade}: {}\n  {}\n  {}\n", finding.what, finding.means, finding.remedy)
-}
-
-/// Lines whose cells are below each other.
-fn columns<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
-    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let line = |row: &[String; N]| {
-        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("  {}\n", cells.join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
-}
-
-fn shown(value: &str) -> String {
-    if value.is_empty() { "none".to_owned() } else { printable(value) }
-}
-
-fn number(n: i64) -> String {
-    count(n.max(0).unsigned_abs())
-}
-
-fn size(n: i64) -> String {
-    bytes(n.max(0).unsigned_abs())
-}
-
-fn time(millis: i64) -> String {
-    let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
-    format!("{time:.0}")
-}
-
-#[cfg(test)]
-mod tests {
-    use semel_store_postgres::doctor::Condition;
-
-    use super::*;
-
-    #[test]
-    fn everything_is_below_its_head_and_a_finding_says_what_to_do() {
-        let seen = Examination {
-            tables: vec![Table {
-                name: "job".into(),
-                partitions: 9,
-                rows: 12_345,
-                dead: 0,
-                bytes: 8 << 20,
-                index_bytes: 1 << 20,
-                vacuumed_at: Some(1_794_744_000_000),
-            }],
-            indexes: vec![Index {
-                name: "job_pkey".into(),
-                table: "job".into(),
-                bytes: 1 << 20,
-                scans: 77,
-                valid: true,
-            }],
-            settings: [("fsync".into(), "off".into()), ("wal_level".into(), String::new())].into(),
-            condition: Condition::default(),
-            findings: vec![Finding {
-                grade: Grade::Danger,
-                what: "fsync is off".into(),
-                means: "Jobs are lost.",
-                remedy: "Turn it on.",
-            }],
-        };
-        let expected = "db/semel
-  table               rows    dead  size     indexes  vacuumed
-  job (9 partitions)  12,345  0     8.0 MiB  1.0 MiB  2026-11-15T12:00:00Z
-
-  index     of   size     used
-  job_pkey  job  1.0 MiB  77
-
-  fsync = off, wal_level = none
-
-danger: fsync is off
-  Jobs are lost.
-  Turn it on.\n";
-        assert_eq!(render("db/semel", &seen), expected);
     }
 }

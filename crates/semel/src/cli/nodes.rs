@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{EXIT_CODES, Outcome, print, print_json};
 use crate::failure::Failure;
 use crate::opening;
+use crate::table::columns;
 use crate::text::printable;
 
 const EXAMPLES: &str = "\
@@ -79,19 +80,8 @@ fn table(name: &str, found: &Roster) -> String {
     });
     match &found.nodes[..] {
         [] => format!("{name}: no nodes\n{exposed}"),
-        nodes => format!("{name}\n{}{exposed}", lines(nodes)),
+        nodes => format!("{name}\n{}{exposed}", columns(HEAD, nodes.iter().map(row))),
     }
-}
-
-fn lines(nodes: &[NodeRecord]) -> String {
-    let rows: Vec<_> = std::iter::once(HEAD.map(str::to_owned)).chain(nodes.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; HEAD.len()] = std::array::from_fn(width);
-    let line = |row: &[String; HEAD.len()]| {
-        let cells: Vec<_> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("  {}\n", cells.join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
 }
 
 fn row(node: &NodeRecord) -> [String; HEAD.len()] {

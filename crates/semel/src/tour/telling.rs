@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::text::wrap;
 
 /// Who listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,33 +152,9 @@ Where to go next
    make test                     the evidence: conformance, kill loops, power cuts, broken builds
    README.md, ARCHITECTURE.md    what Semel is, and how it is built";
 
-/// Breaks text at spaces so that no line is longer than `width`; a word that is longer stays whole.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always a line");
-        if line.is_empty() {
-            line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= width {
-            line.push(' ');
-            line.push_str(word);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_answers_are_broken_at_words() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("incomprehensibilities", 5), ["incomprehensibilities"]);
-        assert_eq!(wrap("", 5), [""]);
-    }
 
     #[test]
     fn an_act_holds_when_all_its_promises_do() {

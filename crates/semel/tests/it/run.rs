@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::server;
+
 /// How a command ended.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -22,12 +24,12 @@ impl Ended {
 
 /// Runs `semel ARGS…` to its end.
 pub(crate) fn semel<S: AsRef<OsStr>>(args: &[S]) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_semel"))
-        .args(args)
-        .stdin(Stdio::null())
-        .env_remove("NO_COLOR")
-        .output()
-        .expect("the binary is built");
+    ended(server::semel().args(args).env_remove("NO_COLOR"))
+}
+
+/// Runs a command to its end.
+pub(crate) fn ended(command: &mut Command) -> Ended {
+    let output = command.stdin(Stdio::null()).output().expect("it can be run");
     let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }

@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::run;
 use crate::server::{Ended, Server, answer, request, semel};
+use crate::{odds, run};
 
 struct Fixture(TempDir);
 
@@ -113,7 +114,7 @@ fn a_second_signal_ends_it_at_once() {
         server.signal(second);
         let ended = server.ended();
         assert_eq!(ended.code, Some(code), "{}", ended.stderr);
-        assert!(!ended.stderr.contains("INFO stopped"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("\"stopped\""), "{}", ended.stderr);
         assert_eq!(fixture.serve().stop().code, Some(0), "the store is none the worse for it");
     }
 }
@@ -162,8 +163,9 @@ fn what_keeps_it_from_starting_is_told() {
         &[OsStr::new("--data"), other.as_os_str(), OsStr::new("--listen"), OsStr::new(&address)],
         &[],
     );
-    assert_eq!(taken.code, Some(2));
+    assert_eq!((taken.code, taken.stderr.lines().count()), (Some(2), 1), "{}", taken.stderr);
     assert!(taken.stderr.contains(&format!("cannot listen on {address}")), "{}", taken.stderr);
+    assert!(taken.stderr.contains("--listen") && !other.exists(), "nothing is made: {}", taken.stderr);
     fs::write(fixture.path("file"), "").unwrap();
     let under = fixture.path("file/store");
     let no_dir = refused(&[OsStr::new("--data"), under.as_os_str()], &[]);
@@ -177,8 +179,35 @@ fn what_keeps_it_from_starting_is_told() {
     let tls = [OsStr::new("--tls-cert"), cert.as_os_str(), OsStr::new("--tls-key"), cert.as_os_str()];
     let data = [OsStr::new("--data"), other.as_os_str()];
     let no_cert = refused(&[tls.as_slice(), &data].concat(), &[]);
-    assert_eq!(no_cert.code, Some(2));
-    assert!(no_cert.stderr.contains("absent.pem"), "{}", no_cert.stderr);
+    assert_eq!((no_cert.code, no_cert.stderr.lines().count()), (Some(2), 1), "{}", no_cert.stderr);
+    assert!(no_cert.stderr.contains("absent.pem") && !other.exists(), "{}", no_cert.stderr);
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_told_and_left_alone() {
+    let fixture = Fixture::new();
+    let closed = fixture.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    for data in [closed.clone(), closed.join("store")] {
+        let Some(mut command) = odds::unprivileged() else { return };
+        let ended = run::ended(command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data));
+        assert_eq!((ended.code, ended.stderr.lines().count()), (Some(2), 1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("closed") && ended.stderr.contains("denied"), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read_dir(&closed).unwrap().count(), 0);
+}
+
+#[test]
+fn heavy_a_store_is_not_made_on_a_full_disk() {
+    let fixture = Fixture::new();
+    let disk = fixture.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let Some(mut command) = odds::on_a_small_disk(&disk, 16, r#"exec "$0" "$@""#) else { return };
+    let ended =
+        run::ended(command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(disk.join("store")));
+    assert_eq!((ended.code, ended.stderr.lines().count()), (Some(2), 1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the disk is full"), "{}", ended.stderr);
 }
 
 #[test]
@@ -206,24 +235,10 @@ fn everything_wrong_with_the_settings_is_told_at_once() {
 }
 
 #[test]
-fn the_printed_configuration_can_be_served() {
-    let fixture = Fixture::new();
-    let printed = run::semel(&["serve", "--print-config"]);
-    assert_eq!(printed.code, Some(0));
-    let file = fixture.path("semel.toml");
-    fs::write(&file, &printed.stdout).unwrap();
-    let server = Server::serve(fixture.path("store").as_os_str(), |command| {
-        command.arg("--config").arg(&file).args(["--set", "metrics=false"]);
-    });
-    assert_eq!(server.ask("GET", "/healthz", None, "").0, 200);
-    assert_eq!(server.ask("GET", "/metrics", None, "").0, 404);
-}
-
-#[test]
-fn the_log_is_json_when_asked() {
+fn the_log_is_json_where_no_terminal_is_and_text_when_asked() {
     let fixture = Fixture::new();
     let server = Server::serve(fixture.path("store").as_os_str(), |command| {
-        command.args(["--log-format", "json", "--log-level", "debug"]);
+        command.args(["--log-level", "debug"]);
     });
     let ended = server.stop();
     let lines: Vec<serde_json::Value> = ended
@@ -235,6 +250,11 @@ fn the_log_is_json_when_asked() {
     assert!(listening["address"].as_str().is_some_and(|a| a.starts_with("127.0.0.1:")), "{listening}");
     assert_eq!(listening["level"], "INFO");
     assert_eq!(ended.stdout, "");
+    let server = Server::serve(fixture.path("store").as_os_str(), |command| {
+        command.args(["--log-format", "text"]);
+    });
+    let ended = server.stop();
+    assert!(ended.stderr.contains(" INFO listening address=127.0.0.1:"), "{}", ended.stderr);
 }
 
 #[test]

@@ -57,6 +57,15 @@ impl Server {
 
     /// Starts a server, and waits until it says that it can be reached.
     pub(crate) fn start(command: &mut Command, ready: &str) -> Self {
+        let mut server = Self::spawn(command);
+        let line = server.wait_for(ready);
+        let anywhere = [&line, &server.stdout, &server.stderr].into_iter().find_map(|text| address(text));
+        server.address = anywhere.expect("it says where it listens");
+        server
+    }
+
+    /// Starts a process that says what it does, and is not waited for.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let (sender, lines) = channel();
         let (out, err) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
@@ -64,12 +73,7 @@ impl Server {
         thread::spawn(move || forward(out, |line| sender.send(Line::Out(line)).is_ok()));
         thread::spawn(move || forward(err, |line| also.send(Line::Err(line)).is_ok()));
         let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut server =
-            Self { child, lines, stdout: String::new(), stderr: String::new(), address: nowhere };
-        let line = server.wait_for(ready);
-        server.address =
-            address(&line).or_else(|| address(&server.stdout)).expect("it says where it listens");
-        server
+        Self { child, lines, stdout: String::new(), stderr: String::new(), address: nowhere }
     }
 
     /// Waits for a line with `text` in it.
@@ -83,15 +87,28 @@ impl Server {
         }
     }
 
+    /// Reads what it has said so far.
+    pub(crate) fn read_what_there_is(&mut self) {
+        while let Ok(line) = self.lines.try_recv() {
+            self.keep(line);
+        }
+    }
+
     fn next_line(&mut self) -> Option<String> {
-        let (line, text) = match self.lines.recv_timeout(DEADLINE) {
-            Ok(Line::Out(line)) => (line, &mut self.stdout),
-            Ok(Line::Err(line)) => (line, &mut self.stderr),
-            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return None,
+        match self.lines.recv_timeout(DEADLINE) {
+            Ok(line) => Some(self.keep(line)),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
             Err(_) => panic!("it says nothing: {}{}", self.stdout, self.stderr),
+        }
+    }
+
+    fn keep(&mut self, line: Line) -> String {
+        let (line, text) = match line {
+            Line::Out(line) => (line, &mut self.stdout),
+            Line::Err(line) => (line, &mut self.stderr),
         };
         text.push_str(&line);
-        Some(line)
+        line
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

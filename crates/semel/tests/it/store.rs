@@ -1,6 +1,8 @@
 //! `semel store` on real directories, sound and damaged.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use semel_core::key::Key;
@@ -12,7 +14,8 @@ use semel_store::{Command, Store};
 use semel_store_embedded::{EmbeddedStore, Options};
 use tempfile::TempDir;
 
-use crate::run::{Ended, semel};
+use crate::odds::{on_a_small_disk, unprivileged};
+use crate::run::{Ended, ended, semel};
 
 /// Jobs of the store under test.
 const JOBS: u64 = 500;
@@ -38,15 +41,20 @@ impl Fixture {
     }
 
     fn run(&self, task: &str, dirs: &[&str]) -> Ended {
-        let mut args = vec!["store".into(), task.into()];
-        args.extend(dirs.iter().map(|dir| self.path(dir).into_os_string()));
-        semel(&args)
+        semel(&self.args(task, dirs))
     }
 
     fn run_json(&self, task: &str, dirs: &[&str]) -> serde_json::Value {
-        let mut args = vec!["store".into(), task.into(), "--json".into()];
-        args.extend(dirs.iter().map(|dir| self.path(dir).into_os_string()));
+        let mut args = self.args(task, dirs);
+        args.push("--json".into());
         semel(&args).json()
+    }
+
+    /// Backup and restore are commands of their own.
+    fn args(&self, task: &str, dirs: &[&str]) -> Vec<OsString> {
+        let group = (!["backup", "restore"].contains(&task)).then(|| "store".into());
+        let dirs = dirs.iter().map(|dir| self.path(dir).into_os_string());
+        group.into_iter().chain([task.into()]).chain(dirs).collect()
     }
 }
 
@@ -149,6 +157,60 @@ fn a_copy_never_overwrites() {
         assert!(refused.stderr.contains("not empty"), "{}", refused.stderr);
     }
     assert_eq!(fs::read_dir(fixture.path("taken")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_database_is_for_the_means_of_databases() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let to = dir.path().join("to");
+    let url = "postgres://semel:hunter2@db.internal/semel";
+    for (task, instead) in [("backup", "pg_dump"), ("restore", "pg_restore")] {
+        let refused = semel(&[task.as_ref(), url.as_ref(), to.as_os_str()]);
+        assert_eq!((refused.code, refused.stderr.lines().count()), (Some(2), 1), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains(instead) && refused.stderr.contains("postgres.md"),
+            "{}",
+            refused.stderr
+        );
+        assert!(!refused.stderr.contains("hunter2"), "{}", refused.stderr);
+    }
+    assert!(!to.exists(), "nothing was made");
+}
+
+#[test]
+fn a_copy_that_may_not_be_made_is_told_and_leaves_nothing() {
+    let fixture = Fixture::new();
+    let closed = fixture.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    for task in ["backup", "restore"] {
+        let Some(mut command) = unprivileged() else { return };
+        let refused = ended(command.arg(task).arg(fixture.store()).arg(closed.join("copy")));
+        assert_eq!((refused.code, refused.stderr.lines().count()), (Some(2), 1), "{}", refused.stderr);
+        assert!(
+            refused.stderr.contains("cannot make") && refused.stderr.contains("closed/copy"),
+            "{}",
+            refused.stderr
+        );
+    }
+    assert_eq!(fs::read_dir(&closed).unwrap().count(), 0);
+}
+
+#[test]
+fn heavy_a_copy_to_a_full_disk_leaves_nothing() {
+    let fixture = Fixture::new();
+    let disk = fixture.path("disk");
+    fs::create_dir(&disk).unwrap();
+    for task in ["backup", "restore"] {
+        // The disk is gone with the command, so that what was left on it is listed by the command itself.
+        let script = r#""$0" "$@"; code=$?; ls -A "$(dirname "$3")"; exit $code"#;
+        let Some(mut command) = on_a_small_disk(&disk, 64, script) else { return };
+        let refused = ended(command.arg(task).arg(fixture.store()).arg(disk.join("copy")).arg("--json"));
+        let said = format!("{}{}", refused.stdout, refused.stderr);
+        assert_eq!((refused.code, refused.stderr.lines().last().is_some()), (Some(2), true), "{said}");
+        assert!(said.contains("full"), "{said}");
+        assert!(!refused.stdout.contains("copy"), "something was left: {said}");
+    }
 }
 
 #[test]

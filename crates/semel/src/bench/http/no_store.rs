@@ -14,7 +14,7 @@ use semel_core::records::{ApiKeyRecord, QueueRecord, ScheduleRecord};
 use semel_core::replay::ReplayRecord;
 use semel_core::time::Timestamp;
 use semel_store::{
-    Answer, Clock, Command, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError, SystemClock,
+    Answer, Clock, Command, Health, JobQuery, KeyRecord, Page, Reply, Stats, Store, StoreError, SystemClock,
 };
 
 /// Takes everything, keeps nothing but API keys.
@@ -108,6 +108,10 @@ impl Store for NoStore {
 
     async fn stats(&self) -> Result<Stats, StoreError> {
         Ok(Stats::default())
+    }
+
+    async fn health(&self) -> Result<Health, StoreError> {
+        Ok(Health::default())
     }
 
     fn now(&self) -> Timestamp {

@@ -109,6 +109,6 @@ pub(crate) fn be_server(store: &str, dir: &Path, key: Option<String>) -> Result<
         }
         _ => Place::embedded(dir, Arc::new(opening::store(dir, Options::default())?)),
     };
-    let host = Host { config, place, guard: Guard::open_to_loopback(), dev: true };
+    let host = Host { config, place, guard: Guard::open_to_loopback(), dev: true, journal: None };
     runtime.block_on(host.run(Box::new(ready), stop))
 }

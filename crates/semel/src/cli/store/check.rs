@@ -83,7 +83,7 @@ fn render_findings(findings: &Findings) -> String {
         writeln!(out, "  and {} more", text::count(unnamed)).expect("a String takes everything");
     }
     out + "what to do: problems of the key index alone are mended by `semel store rebuild-index`;\n\
-           for anything else restore from a backup (`semel store restore`) and keep this directory for a report\n"
+           for anything else restore from a backup (`semel restore`) and keep this directory for a report\n"
 }
 
 #[cfg(test)]

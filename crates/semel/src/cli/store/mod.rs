@@ -1,9 +1,7 @@
 //! `semel store`: looking after the directory of an embedded store.
 
-mod backup;
 mod check;
 mod rebuild;
-mod restore;
 mod stats;
 pub(super) mod watch;
 
@@ -33,12 +31,6 @@ enum Task {
     /// Show sizes and counts; the store may be in use
     #[command(after_help = format!("{}\n\n{EXIT_CODES}", stats::EXAMPLES))]
     Stats(Target),
-    /// Copy a store as it is at one moment; the store may be in use
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", backup::EXAMPLES))]
-    Backup(Copy),
-    /// Make a store from a backup
-    #[command(after_help = format!("{}\n\n{EXIT_CODES}", restore::EXAMPLES))]
-    Restore(Copy),
 }
 
 /// A command about one directory.
@@ -51,18 +43,6 @@ struct Target {
     json: bool,
 }
 
-/// A command from one directory to another.
-#[derive(Debug, Args)]
-struct Copy {
-    /// The directory to copy from
-    from: PathBuf,
-    /// The directory to make; it must be empty or absent
-    to: PathBuf,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
 impl StoreArgs {
     /// Does the task.
     pub(crate) fn run(self) -> Result<Outcome, Failure> {
@@ -70,8 +50,6 @@ impl StoreArgs {
             Task::Check(target) => check::run(&target),
             Task::RebuildIndex(target) => rebuild::run(&target),
             Task::Stats(target) => stats::run(&target),
-            Task::Backup(copy) => backup::run(&copy),
-            Task::Restore(copy) => restore::run(&copy),
         }
     }
 }
