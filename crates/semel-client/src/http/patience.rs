@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::exchange::Ask;
-use super::{Client, Code, Error, Failure, Reply};
+use super::{Client, Code, Error, Failure, Problem, Reply};
 
 /// The wait after the first failure: about what a server takes that had to restart a connection.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -67,7 +67,7 @@ impl Tries {
         let asked = match &failure {
             Failure::Problem(problem) if !problem.retryable => return Err(Error::Refused(problem.clone())),
             Failure::Problem(problem) => {
-                self.maybe_done |= problem.code == Code::UnknownOutcome;
+                self.maybe_done |= leaves_open(problem);
                 problem.retry_after
             }
             Failure::Unanswered(_) | Failure::Nonsense(_) => {
@@ -92,6 +92,15 @@ impl Tries {
             Failure::Unreachable(_) if self.count == 1 && !self.hopeful => false,
             _ => !(self.once && self.maybe_done),
         }
+    }
+}
+
+/// Whether it may have happened: the server does not know, or a proxy does not know what became of the server.
+fn leaves_open(problem: &Problem) -> bool {
+    match &problem.code {
+        Code::UnknownOutcome => true,
+        Code::Other(_) => matches!(problem.status, 502 | 504),
+        _ => false,
     }
 }
 

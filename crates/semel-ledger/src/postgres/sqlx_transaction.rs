@@ -39,7 +39,7 @@ impl Ledger<SqlxPostgres> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&mut PgConnection) -> Result<T, E>,
     {
-        self.around(call, self.pursue(connection, call, effect)).await
+        self.around(call, || self.pursue(connection, call, effect)).await
     }
 
     async fn pursue<'c, T, E, F>(

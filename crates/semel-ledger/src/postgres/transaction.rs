@@ -77,7 +77,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         T: Serialize + DeserializeOwned,
         F: AsyncFnOnce(&Transaction<'_>) -> Result<T, E>,
     {
-        self.around(call, self.pursue(client, call, effect)).await
+        self.around(call, || self.pursue(client, call, effect)).await
     }
 
     async fn pursue<T, E, F>(&self, client: &Client, call: &Call, effect: F) -> Result<Verdict<T>, Error<E>>

@@ -51,7 +51,7 @@ impl Ledger<Sqlite> {
         E: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     {
-        self.around(call, self.pursue(call, effect)).await
+        self.around(call, || self.pursue(call, effect)).await
     }
 
     async fn pursue<T, E, F>(&self, call: &Call, effect: F) -> Result<Verdict<T>, Error<E>>

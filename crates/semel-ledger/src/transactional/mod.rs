@@ -42,17 +42,21 @@ impl Begun {
 
 impl<S: Store> Ledger<S> {
     /// What is the same around every transaction: a key that is remembered needs none, and the verdict is told.
-    pub(crate) async fn around<T: DeserializeOwned, E>(
+    pub(crate) async fn around<T, E, F>(
         &self,
         call: &Call,
-        transaction: impl Future<Output = Result<Verdict<T>, Error<E>>>,
-    ) -> Result<Verdict<T>, Error<E>> {
+        transaction: impl FnOnce() -> F,
+    ) -> Result<Verdict<T>, Error<E>>
+    where
+        T: DeserializeOwned,
+        F: Future<Output = Result<Verdict<T>, Error<E>>>,
+    {
         let scope = self.scope_of(call);
         let verdict = match remembered(self, &scope, call) {
             Ok(Some(done)) => replayed(done.as_deref()),
             Ok(None) => {
                 reach(Boundary::BeforeClaim).await;
-                transaction.await
+                transaction().await
             }
             Err(error) => Err(error),
         };

@@ -56,7 +56,7 @@ fn announced_length(headers: &HeaderMap) -> Option<usize> {
 }
 
 /// Room is taken before the body is read: what cannot be held must not be received.
-fn room(service: &Service, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+pub(super) fn room(service: &Service, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     service.intake.clone().try_acquire_many_owned(bytes).map_err(|_| {
         Problem::new(Code::Overloaded, "too many bytes are in hand already: try again")

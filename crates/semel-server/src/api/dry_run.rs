@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::auth::Caller;
-use super::body::Body;
-use super::code::Code;
+use super::body::{self, Body};
 use super::path::InQueue;
 use super::problem::{Problem, ProblemBody};
 use super::wire::{self, Seconds, Time};
@@ -144,13 +143,7 @@ pub(super) async fn dedupe_dry_run(
     let asked = wire::read_or_default_checked(&body.bytes, |asked: AskedView| Ok(checked(&asked)?))?;
     let record = service.store.queue(&queue).await?.ok_or_else(|| Refusal::QueueNotFound(queue.clone()))?;
     let bytes = (service.options.intake_bytes / 4).min(BYTES);
-    let _room =
-        service.intake.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX)).map_err(
-            |_| {
-                Problem::new(Code::Overloaded, "too many bytes are in hand already: try again")
-                    .retry_after(std::time::Duration::from_secs(1))
-            },
-        )?;
+    let _room = body::room(&service, bytes)?;
     let (expression, window, over) = asked;
     let window = window.unwrap_or(record.config.window);
     let run =

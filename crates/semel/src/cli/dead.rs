@@ -114,10 +114,11 @@ impl DeadArgs {
                 let what = if args.ids.is_empty() { "all".to_owned() } else { args.ids.len().to_string() };
                 let queue = printable(&args.queue);
                 args.confirm.ask(&format!("purging {what} dead letters of {queue}"))?;
-                server.talk(async |remote| match args.ids.is_empty() {
-                    true => purge_all(remote, &args.queue, json).await,
-                    false => purge_these(remote, &args).await,
-                })
+                if args.ids.is_empty() {
+                    server.talk(async |remote| purge_all(remote, &args.queue, json).await)
+                } else {
+                    server.talk(async |remote| purge_these(remote, &args).await)
+                }
             }
         }
     }

@@ -128,7 +128,7 @@ fn render(key: &Key, verdict: &Verdict, paint: Paint) -> String {
     let rows = key
         .timeline
         .iter()
-        .map(|moment_| [moment(&moment_.at), printable(&moment_.event), clip(&moment_.words(), WORDS_WIDE)]);
+        .map(|entry| [moment(&entry.at), printable(&entry.event), clip(&entry.words(), WORDS_WIDE)]);
     let tone = |column: usize, cell: &str| match (column, cell) {
         (1, "suppressed") => Tone::Busy,
         (2, _) => of_status(cell.split([' ', ':', ',']).next().unwrap_or_default()),

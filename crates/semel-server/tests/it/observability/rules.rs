@@ -61,27 +61,3 @@ fn each_says_how_bad_it_is_what_it_means_and_what_to_do_next() {
         assert!(!used.is_empty() && used.iter().all(|metric| known.contains_key(metric)), "{name}: {used:?}");
     }
 }
-
-/// A heading, as the pages on the web name it.
-fn anchor(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.collect::<String>().to_lowercase().replace(' ', "-")
-}
-
-#[test]
-fn each_leads_to_a_place_on_the_troubleshooting_page() {
-    let page = std::fs::read_to_string(shipped("../operations/troubleshooting.md")).unwrap();
-    let headings: Vec<_> = page
-        .lines()
-        .filter(|line| line.starts_with('#'))
-        .map(|line| anchor(line.trim_start_matches('#').trim()))
-        .collect();
-    for (name, text) in alerts() {
-        let (_, place) = text.split_once("troubleshooting.md#").unwrap();
-        let place = place.lines().next().unwrap();
-        assert!(
-            headings.iter().any(|heading| heading == place),
-            "{name} leads to #{place}; there is {headings:?}"
-        );
-    }
-}

@@ -1,10 +1,10 @@
 //! Replaying the dead letters of a queue, or of all.
 
 use clap::{Args, ValueEnum};
-use semel_client::http::Call;
+use semel_client::http::{Call, Reply};
 use serde::Serialize;
 
-use super::super::{Outcome, dead, note};
+use super::super::{Outcome, dead, note, print, print_reply};
 use super::follow;
 use super::task::{self, Replay};
 use crate::failure::Failure;
@@ -120,26 +120,31 @@ impl BulkArgs {
         json: bool,
     ) -> Result<Outcome, Failure> {
         if self.preflight {
-            let task = self.start(remote, queue, true).await?;
-            let seen = follow::to_its_end(remote, &task.id, dead, json).await?;
-            match seen.map_or(0, |seen| seen.counts.matched) {
-                0 => return Ok(Outcome::Good),
-                matched => {
-                    let what = format!("replaying {} dead letters of {}", count(matched), printable(queue));
+            let (_, task) = self.start(remote, queue, true).await?;
+            match follow::to_its_end(remote, &task.id, dead, json).await?.map(|seen| seen.counts.matched) {
+                None => return Ok(Outcome::Problems),
+                Some(0) => return Ok(Outcome::Good),
+                Some(n) => {
+                    let what = format!("replaying {} dead letters of {}", count(n), printable(queue));
                     self.confirm.ask(&what)?;
                 }
             }
         }
-        let task = self.start(remote, queue, self.dry_run).await?;
-        if self.detach {
-            let id = printable(&task.id);
-            note(&format!("{id} has begun: `semel replay status {id} --follow` shows how far it is"));
-            return Ok(Outcome::Good);
+        let (reply, task) = self.start(remote, queue, self.dry_run).await?;
+        if !self.detach {
+            return Ok(task::outcome(follow::to_its_end(remote, &task.id, dead, json).await?.as_ref()));
         }
-        Ok(task::outcome(follow::to_its_end(remote, &task.id, dead, json).await?.as_ref()))
+        let id = printable(&task.id);
+        if json {
+            print_reply(&reply)?;
+        } else {
+            print(&format!("{id}\n"))?;
+            note(&format!("it has begun: `semel replay status {id} --follow` shows how far it is"));
+        }
+        Ok(Outcome::Good)
     }
 
-    async fn start(&self, remote: &Remote, queue: &str, dry_run: bool) -> Result<Replay, Failure> {
+    async fn start(&self, remote: &Remote, queue: &str, dry_run: bool) -> Result<(Reply, Replay), Failure> {
         let filter = Filter {
             error: self.error.as_deref(),
             group: self.group.as_deref(),
@@ -149,7 +154,9 @@ impl BulkArgs {
         };
         let wish = Wish { filter, rate: self.rate, dry_run };
         let call = Call::post(&["v1", "queues", queue, "dead", "replay"]).once().body(&wish);
-        remote.ask(&call.map_err(|error| remote.failure(&error))?).await
+        let reply = remote.call(&call.map_err(|error| remote.failure(&error))?).await?;
+        let task = remote.read(&reply)?;
+        Ok((reply, task))
     }
 }
 
