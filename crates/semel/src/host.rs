@@ -160,7 +160,8 @@ impl Host {
         let record = ApiKeyRecord {
             id: "bootstrap".into(),
             hash: credentials::hash(key.expose()),
-            label: "from the environment or the command line".into(),
+            // Timelines say "by" and this.
+            label: if self.dev { "the key of this run" } else { "SEMEL_ADMIN_KEY" }.into(),
             scopes: vec![Scope::Admin],
             queues: vec!["*".into()],
             created_at: self.place.store.now(),

@@ -80,18 +80,28 @@ impl Machine {
     }
 }
 
-/// What is there: `semel` on the PATH, and as much of a checkout as pages use. A release takes minutes to build, so that
+/// What is there: `semel` on the PATH, and as much of a checkout as pages use. An optimised build takes minutes, so that
 /// `make run` is told to take the program that is tested for it.
 fn furnish(home: &Path) -> io::Result<()> {
     let semel = Path::new(env!("CARGO_BIN_EXE_semel"));
-    for dir in [".bin", "target/release"] {
+    let built = format!("target/{}", profile_of_make_run()?);
+    for dir in [".bin", &built] {
         fs::create_dir_all(home.join(dir))?;
         symlink(semel, home.join(dir).join("semel"))?;
     }
     symlink(root().join("examples"), home.join("examples"))?;
     let make = home.join(".bin/make");
-    fs::write(&make, "#!/bin/sh\n[ \"$*\" = run ] && exec target/release/semel dev\n")?;
+    fs::write(&make, format!("#!/bin/sh\n[ \"$*\" = run ] && exec {built}/semel dev\n"))?;
     fs::set_permissions(make, fs::Permissions::from_mode(0o755))
+}
+
+/// Where `make run` builds: the first page names the program by its path.
+fn profile_of_make_run() -> io::Result<String> {
+    let makefile = fs::read_to_string(root().join("Makefile"))?;
+    let run =
+        makefile.lines().find(|line| line.ends_with("-p semel -- dev")).expect("make run starts `semel dev`");
+    let profile = run.split_once("--profile ").and_then(|(_, rest)| rest.split(' ').next());
+    Ok(profile.expect("make run names a profile").to_owned())
 }
 
 impl Drop for Machine {
