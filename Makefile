@@ -46,7 +46,7 @@ bench: ## Measure the store against the raw disk, the server without a store and
 test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/linted
 test: export NEXTEST_TEST_THREADS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 test: ## Everything CI checks, step by step, with a summary
-	@MAKE="$(MAKE)" tools/steps need fmt tests doctests shuttle api deny
+	@MAKE="$(MAKE)" tools/steps need fmt tests nodes doctests shuttle api deny
 
 .PHONY: need
 need: ## Install what the suite needs and this machine lacks
@@ -65,8 +65,13 @@ clippy: ## Only the lints, which `make test` applies while it builds
 # A plain `cargo nextest run` compares 256 histories per layout with the model; here it is five hundred.
 .PHONY: tests
 tests: export SEMEL_MODEL_CASES ?= 500
-tests: ## Unit, conformance, model, crash and fault tests
-	$(NEXTEST) --workspace
+tests: ## Unit, conformance, model, crash and fault tests, but for those of many nodes
+	$(NEXTEST) --workspace -E 'not binary_id(semel-proof::nodes)'
+
+# By themselves: three servers, workers and a database or several are as much as two cores have, and their clocks go on.
+.PHONY: nodes
+nodes: ## The faults of many nodes on one PostgreSQL (minutes)
+	$(NEXTEST) --workspace -E 'binary_id(semel-proof::nodes)'
 
 .PHONY: doctests
 doctests: ## The examples in the documentation
@@ -99,11 +104,7 @@ book: ## Build the documentation as a site, in out/book
 	@tools/need cc mdbook
 	PATH="$(CURDIR)/target/tools/bin:$$PATH" mdbook build
 
-# The tests are those of `make test`; they read how long to go on from the environment.
-.PHONY: nodes
-nodes: need ## Of `make test`, only the faults of many nodes on one PostgreSQL (minutes)
-	$(NEXTEST) -p semel-proof --test nodes
-
+# The tests below are those of `make test`; they read how long to go on from the environment.
 .PHONY: soak
 soak: export SEMEL_SOAK := 1
 soak: export SEMEL_KILL_ROUNDS ?= 300
