@@ -166,7 +166,7 @@ impl Cluster {
         let Some(server) = &self.server else { return Ok(()) };
         processes::signal(server.id(), signal)?;
         for child in processes::children(server.id())? {
-            processes::signal(child, signal)?;
+            processes::signal_if_alive(child, signal)?;
         }
         Ok(())
     }

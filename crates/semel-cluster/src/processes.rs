@@ -33,6 +33,14 @@ pub(crate) fn signal(pid: u32, signal: Signal) -> Result<(), Error> {
     kill_process(id, signal).map_err(|errno| Error::io(format!("signal process {pid}"))(errno.into()))
 }
 
+/// The same for one that may have ended by itself since it was found.
+pub(crate) fn signal_if_alive(pid: u32, what: Signal) -> Result<(), Error> {
+    match signal(pid, what) {
+        Err(_) if !alive(pid) => Ok(()),
+        signalled => signalled,
+    }
+}
+
 /// The processes whose parent this is.
 pub(crate) fn children(parent: u32) -> Result<Vec<u32>, Error> {
     let all = std::fs::read_dir("/proc").map_err(Error::path("read", "/proc"))?;

@@ -11,7 +11,7 @@ pub(super) const EFFECT: Target = higher(
     "transactional effects/s against the bare insert",
     0.6,
     0.8,
-    "16 workers with a connection each: claim, insert and result in one transaction, all prepared, against BEGIN, the same \
+    "16 workers with a connection each: claim, prepared insert and result in one transaction, against BEGIN, the same \
      prepared insert, COMMIT; slices take turns",
 );
 pub(super) const REPLAY: Target = higher(
