@@ -104,6 +104,13 @@ pub(crate) fn time(text: &str) -> Timestamp {
     Timestamp::from_millis(u64::try_from(time.as_millisecond()).expect("after 1970"))
 }
 
+/// When a server says that it wrote a line of its log, which is JSON where it goes to a file.
+pub(crate) fn logged_at(line: &str) -> Timestamp {
+    let line: serde_json::Value =
+        serde_json::from_str(line).unwrap_or_else(|e| panic!("{line:?} is no JSON: {e}"));
+    time(line["timestamp"].as_str().expect("a line has a time"))
+}
+
 /// Jobs that are not finished, by the counters of a server; nothing if it does not say.
 pub(crate) fn unfinished(client: &mut Client) -> Option<u64> {
     let answer = client.get("/v1/stats").ok().filter(|answer| answer.status == 200)?;

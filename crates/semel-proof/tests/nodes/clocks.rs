@@ -17,7 +17,7 @@ use crate::kit::http::Response;
 use crate::kit::pause::pass;
 use crate::kit::plan::{Queue, queue_name};
 use crate::kit::process::Launch;
-use crate::kit::wire::time;
+use crate::kit::wire::{logged_at, time};
 use crate::kit::witness::wall_clock;
 use crate::stage::{DATABASE, NODES, Node, Stage, turn};
 
@@ -57,8 +57,8 @@ fn heavy_nodes_with_skewed_clocks() {
 fn assert_skewed(node: &mut Node, seconds: i64) {
     node.server_mut().wait_for("listening");
     let log = node.read_log();
-    let date = log.split_whitespace().next().expect("the date of the first line");
-    let off = time(date).millis().abs_diff(wall_clock().millis());
+    let first = log.lines().next().expect("a node logs");
+    let off = logged_at(first).millis().abs_diff(wall_clock().millis());
     assert!(off.abs_diff(seconds.unsigned_abs() * 1000) < CLOSE_MILLIS, "off by {off} ms: {log}");
 }
 
