@@ -10,7 +10,7 @@ use sqlx::{Acquire, Connection, PgConnection, Postgres, query, query_scalar};
 
 use super::answer::{begun, kept, outrun};
 use super::sqlx::{SqlxPostgres, failed};
-use super::state::{UNIQUE_VIOLATION, kind};
+use super::state::{kind, taken};
 use super::statement::{BEGIN, RECORD};
 use crate::boundary::{Boundary, reach};
 use crate::key::Scope;
@@ -66,7 +66,7 @@ impl Ledger<SqlxPostgres> {
         let text = entry.text(&result)?;
         match recording(&entry, &mut transaction, &text).await {
             Ok(()) => {}
-            Err(error) if is_unique(&error) => {
+            Err(error) if is_taken(&error) => {
                 transaction.rollback().await.map_err(|error| Error::Store(failed("rolling back")(error)))?;
                 return self.outrun(&mut connection, call).await;
             }
@@ -167,19 +167,18 @@ async fn recording<T>(
     statement.execute(connection).await.map(drop)
 }
 
-fn state(error: &sqlx::Error) -> Option<&str> {
-    let database = error.as_database_error()?;
-    database.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::code)
+fn said(error: &sqlx::Error) -> Option<&PgDatabaseError> {
+    error.as_database_error()?.try_downcast_ref()
 }
 
-fn is_unique(error: &sqlx::Error) -> bool {
-    state(error) == Some(UNIQUE_VIOLATION)
+fn is_taken(error: &sqlx::Error) -> bool {
+    said(error).is_some_and(|error| taken(error.code(), error.schema()))
 }
 
 /// A commit that failed. The server says so itself, of a deferred constraint for example: then nothing was committed.
 /// Otherwise nobody knows.
 fn unconfirmed<E>(error: sqlx::Error) -> Error<E> {
-    let refused = state(&error).is_some_and(|state| kind(state) == StoreErrorKind::Refused);
+    let refused = said(&error).is_some_and(|error| kind(error.code()) == StoreErrorKind::Refused);
     let error = failed("committing")(error);
     if refused { Error::Store(error) } else { Error::CommitUnknown(error) }
 }

@@ -16,8 +16,12 @@ pub(super) fn kind(state: &str) -> StoreErrorKind {
     }
 }
 
-/// Another transaction recorded the same entry first.
-pub(super) const UNIQUE_VIOLATION: &str = "23505";
+/// Whether an error says that another transaction recorded the same entry first. A unique violation in another schema is
+/// one of the application's deferred constraints, which speak at `COMMIT`.
+pub(super) fn taken(state: &str, schema: Option<&str>) -> bool {
+    const UNIQUE_VIOLATION: &str = "23505";
+    state == UNIQUE_VIOLATION && schema == Some("semel_ledger")
+}
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, GenericClient, SimpleQueryMessage};
 
 use super::answer::{begun, kept, outrun};
 use super::literal::{number, text};
-use super::state::{UNIQUE_VIOLATION, kind};
+use super::state::{kind, taken};
 use super::statement::{BEGIN, RECORD};
 use super::tokio_postgres::{Clients, Texts, TokioPostgres, cell, failed};
 use crate::boundary::{Boundary, reach};
@@ -98,7 +98,7 @@ impl<C: Clients> Ledger<TokioPostgres<C>> {
         let committed = self.patient(async { Ok(client.batch_execute(&end).await) }).await;
         match committed.map_err(Error::CommitUnknown)? {
             Ok(()) => transaction.open = false,
-            Err(error) if is_unique(&error) => {
+            Err(error) if is_taken(&error) => {
                 drop(transaction);
                 return self.outrun(client, call).await;
             }
@@ -264,8 +264,8 @@ fn unanswered() -> StoreError {
     StoreError::new(StoreErrorKind::Corrupt, "beginning: no answer")
 }
 
-fn is_unique(error: &tokio_postgres::Error) -> bool {
-    error.code().is_some_and(|state| state.code() == UNIQUE_VIOLATION)
+fn is_taken(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| taken(error.code().code(), error.schema()))
 }
 
 /// A record or a commit, which travel together, that failed. The server says so itself, of a deferred constraint for

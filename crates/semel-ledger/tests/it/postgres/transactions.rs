@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel_cluster::{Cluster, Proxy, Trap};
 use semel_ledger::postgres::{SqlxPostgres, Transaction};
 use semel_ledger::store::Store;
-use semel_ledger::{Begin, Call, Error, Ledger, Steps, Verdict};
+use semel_ledger::{Begin, Call, Error, Ledger, Steps, StoreErrorKind, Verdict};
 use serde_json::json;
 use sqlx::PgConnection;
 use tokio_postgres::Client;
@@ -118,6 +118,29 @@ async fn whoever_records_first_wins_and_the_other_is_rolled_back() {
     let verdict = ledger(SqlxPostgres::new(pool.clone())).transact(&pool, &call(), outrun).await;
     assert_eq!(verdict.unwrap(), Verdict::Replayed(41));
     assert_eq!(rows(&client).await, 0);
+}
+
+/// A constraint of the application that speaks at `COMMIT` is a unique violation too, but not of the ledger's key.
+#[tokio::test]
+async fn a_deferred_constraint_of_the_application_is_not_taken_for_a_faster_duplicate() {
+    let database = database();
+    database.sql(TABLE).unwrap();
+    database.sql("ALTER TABLE charge ADD UNIQUE (job) DEFERRABLE INITIALLY DEFERRED").unwrap();
+    database.sql("INSERT INTO charge VALUES ('order-9482')").unwrap();
+    let mut client = client(database.url()).await;
+    let refused = charged(&ledger(tokio_store(database.url())), &mut client).await.unwrap_err();
+    assert!(matches!(&refused, Error::Store(error) if error.kind() == StoreErrorKind::Refused), "{refused}");
+    assert!(refused.to_string().contains("charge_job_key"), "{refused}");
+
+    let pool = pool(database.url()).await;
+    let effect = async |connection: &mut PgConnection| -> Result<u64, sqlx::Error> {
+        let insert = sqlx::query("INSERT INTO charge VALUES ('order-9482')");
+        insert.execute(connection).await.map(|done| done.rows_affected())
+    };
+    let refused = ledger(SqlxPostgres::new(pool.clone())).transact(&pool, &call(), effect).await.unwrap_err();
+    assert!(matches!(&refused, Error::Store(error) if error.kind() == StoreErrorKind::Refused), "{refused}");
+    assert_eq!(database.sql("SELECT count(*) FROM semel_ledger.entry").unwrap(), "0");
+    assert_eq!(rows(&client).await, 1);
 }
 
 #[tokio::test]
