@@ -13,11 +13,11 @@ use super::{Client, Code, Error, Failure, Problem, Published, publish};
 use crate::Publish;
 
 /// Most jobs in one request, as the server has it.
-const COUNT_MAX: usize = 1000;
+pub const BATCH_COUNT_MAX: usize = 1000;
 
 /// Most bytes in one request. The server takes 16 MiB by default; its operator may have set less, but not below one
 /// payload, and a smaller request is answered sooner.
-const BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Deserialize)]
 struct Results {
@@ -165,7 +165,7 @@ fn requests(publishes: &[Publish]) -> Vec<Vec<usize>> {
         let found = open.iter().position(|(queue, _, _)| *queue == publish.queue());
         if let Some(found) = found {
             let (_, request, bytes) = &mut open[found];
-            if all[*request].len() < COUNT_MAX && *bytes + size <= BYTES_MAX {
+            if all[*request].len() < BATCH_COUNT_MAX && *bytes + size <= BATCH_BYTES_MAX {
                 all[*request].push(at);
                 *bytes += size;
                 continue;
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(requests(&mixed), [vec![0, 2], vec![1]]);
         let many: Vec<_> = (0..2001).map(|_| of("a", "1")).collect();
         assert_eq!(requests(&many).iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1000, 1]);
-        let large = "x".repeat(BYTES_MAX / 2);
+        let large = "x".repeat(BATCH_BYTES_MAX / 2);
         assert_eq!(requests(&[of("a", &large), of("a", &large), of("a", "1")]), [vec![0], vec![1, 2]]);
         assert_eq!(requests(&[]), Vec::<Vec<usize>>::new());
     }

@@ -39,6 +39,7 @@ mod publish;
 #[cfg(feature = "worker")]
 pub(crate) mod work;
 
+pub use batch::{BATCH_BYTES_MAX, BATCH_COUNT_MAX};
 pub use call::{Call, Reply};
 pub use client::{Builder, Client};
 pub use error::{Error, Failure};

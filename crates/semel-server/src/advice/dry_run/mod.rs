@@ -3,6 +3,7 @@
 mod expression;
 mod judge;
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use semel_core::ids::JobId;
@@ -83,7 +84,11 @@ pub async fn run(store: &dyn Store, record: &QueueRecord, question: Question) ->
     let config = record.config.clone();
     // Reading that many payloads takes a while, in which a thread of the runtime would answer nobody.
     let examined = tokio::task::spawn_blocking(move || examine(lines, &question, &config)).await;
-    let found = examined.expect("going through jobs does not panic");
+    let found = examined.map_err(|error| match error.try_into_panic() {
+        Ok(panic) => resume_unwind(panic),
+        // A runtime that shuts down does not begin what was queued.
+        Err(_cancelled) => StoreError::Closed,
+    })?;
     let from = found.oldest.filter(|_| truncated).unwrap_or(from);
     Ok(DryRun { from, to, truncated, ..found.run })
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use semel_client::http::Call;
+use semel_client::http::{BATCH_BYTES_MAX, BATCH_COUNT_MAX, Call};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -15,12 +15,6 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::remote::Remote;
 use crate::text::{count, printable};
-
-/// Most jobs in one request, as the server has it.
-const COUNT_MAX: usize = 1000;
-
-/// Most bytes in one request: a quarter of what the server takes by default.
-const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What a line without a key would be known by, if it had one.
 const KEY: &str = "idempotencyKey";
@@ -60,11 +54,19 @@ struct Answer {
 }
 
 /// One answer: a job, or a problem, which has a code.
-#[derive(Default, Deserialize)]
-struct Item {
-    deduplicated: Option<bool>,
-    code: Option<String>,
-    detail: Option<String>,
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Job { deduplicated: bool },
+    Problem { code: String, detail: String },
+}
+
+/// The answer to a line.
+struct Told {
+    line: usize,
+    item: Item,
+    /// As it came.
+    text: Box<RawValue>,
 }
 
 #[derive(Default)]
@@ -109,14 +111,14 @@ impl Batch {
 
     /// What was answered is kept until the end, because lines in the midst of a bar are hard to read.
     async fn send(&self, remote: &Remote, queue: &str, tally: &mut Tally) -> Result<(), Failure> {
-        let mut progress = (self.lines.len() > COUNT_MAX).then(Progress::new);
+        let mut progress = (self.lines.len() > BATCH_COUNT_MAX).then(Progress::new);
         if let Some(progress) = &mut progress {
             progress.start("publishing", u64::try_from(self.lines.len()).unwrap_or(u64::MAX));
         }
         let mut ended = Ok(());
         for request in self.requests() {
             match request.send(remote, queue).await {
-                Ok(answers) => answers.iter().for_each(|answer| tally.take(answer)),
+                Ok(answers) => answers.iter().for_each(|told| tally.take(told)),
                 Err(failure) => {
                     ended = Err(failure);
                     break;
@@ -150,10 +152,10 @@ impl Batch {
             let mut bytes = 0;
             let fits = |line: &&Line| {
                 bytes += line.text.len() + 1;
-                bytes <= BYTES_MAX
+                bytes <= BATCH_BYTES_MAX
             };
             // One line always fits, be it as long as it may: the server says what is too long.
-            let count = rest.iter().take(COUNT_MAX).take_while(fits).count().max(1).min(rest.len());
+            let count = rest.iter().take(BATCH_COUNT_MAX).take_while(fits).count().max(1).min(rest.len());
             let (lines, after) = rest.split_at(count);
             rest = after;
             (!lines.is_empty()).then_some(Request { lines })
@@ -184,8 +186,8 @@ impl Line {
 }
 
 impl Request<'_> {
-    /// One answer per line, with the number of its line.
-    async fn send(&self, remote: &Remote, queue: &str) -> Result<Vec<(usize, Box<RawValue>)>, Failure> {
+    /// One answer per line.
+    async fn send(&self, remote: &Remote, queue: &str) -> Result<Vec<Told>, Failure> {
         let jobs: Vec<_> = self.lines.iter().map(|line| line.text.as_str()).collect();
         let call = Call::post(&["v1", "queues", queue, "jobs", "batch"]);
         let call = call.json(format!("{{\"jobs\":[{}]}}", jobs.join(",")));
@@ -195,25 +197,28 @@ impl Request<'_> {
             let words = format!("{} answers to {} lines", answer.results.len(), self.lines.len());
             return Err(remote.odd(&words));
         }
-        Ok(self.lines.iter().map(|line| line.number).zip(answer.results).collect())
+        let told = |(line, text): (&Line, Box<RawValue>)| {
+            let item = serde_json::from_str(text.get());
+            let item = item.map_err(|error| remote.odd(&format!("line {}: {error}", line.number)))?;
+            Ok(Told { line: line.number, item, text })
+        };
+        self.lines.iter().zip(answer.results).map(told).collect()
     }
 }
 
 impl Tally {
     /// Counts an answer, and keeps what is to be said of it.
-    fn take(&mut self, (line, answer): &(usize, Box<RawValue>)) {
-        let item = serde_json::from_str(answer.get()).unwrap_or_default();
-        let Item { code, detail, deduplicated } = item;
-        match (&code, deduplicated) {
-            (None, Some(false)) => self.new += 1,
-            (None, Some(true)) => self.known += 1,
-            _ => {
+    fn take(&mut self, told: &Told) {
+        match &told.item {
+            Item::Job { deduplicated: false } => self.new += 1,
+            Item::Job { deduplicated: true } => self.known += 1,
+            Item::Problem { code, detail } => {
                 self.refused += 1;
-                let [code, detail] = [code, detail].map(|text| printable(&text.unwrap_or_default()));
-                self.refusals.push_str(&format!("line {line}: {detail} ({code})\n"));
+                let [code, detail] = [code, detail].map(|text| printable(text));
+                self.refusals.push_str(&format!("line {}: {detail} ({code})\n", told.line));
             }
         }
-        self.answers.push_str(answer.get());
+        self.answers.push_str(told.text.get());
         self.answers.push('\n');
     }
 
