@@ -322,11 +322,28 @@ BEGIN
 END
 $$;
 
+-- The same as a procedure, for those who ask in one message with BEGIN: a CALL is not planned, and where nothing is known of
+-- the key nothing but its absence is read.
+CREATE PROCEDURE semel_ledger.open(
+    _consumer text, _key text, _step text, _fence bigint, _fingerprint text, INOUT answer text
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    _free boolean := pg_try_advisory_xact_lock(semel_ledger.lock_id(_consumer, _key, _step));
+BEGIN
+    -- A statement of its own, after the lock: it sees what the last holder of the lock committed.
+    PERFORM FROM semel_ledger.entry WHERE consumer = _consumer AND key = _key AND step = _step;
+    IF FOUND OR NOT _free THEN
+        answer := semel_ledger.begin(_consumer, _key, _step, _fence, _fingerprint);
+    END IF;
+END
+$$;
+
 -- The end of it: the result, in the same transaction. If another was faster, this is a unique violation, and the
--- transaction must be rolled back: then ask again.
-CREATE FUNCTION semel_ledger.record(
+-- transaction must be rolled back: then ask again. A procedure, because a CALL is not planned.
+CREATE PROCEDURE semel_ledger.record(
     _consumer text, _key text, _step text, _fence bigint, _fingerprint text, _result text, _ttl bigint
-) RETURNS void
+)
 LANGUAGE plpgsql AS $$
 DECLARE
     _locked boolean := semel_ledger.lock(_consumer, _key, _step);

@@ -6,7 +6,7 @@ BEGIN = """
     SELECT coalesce(entry->>'verdict', 'new'), entry->>'result'
     FROM CAST(semel_ledger.begin(%s, %s, '', NULL, NULL) AS json) AS entry
 """
-RECORD = "SELECT semel_ledger.record(%s, %s, '', NULL, NULL, %s, 259200000)"
+RECORD = "CALL semel_ledger.record(%s, %s, '', NULL, NULL, %s, 259200000)"
 
 
 class Busy(Exception):

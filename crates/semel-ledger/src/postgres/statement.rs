@@ -20,7 +20,7 @@ pub(super) const PRUNE: &str = "SELECT semel_ledger.prune($1)";
 
 pub(super) const BEGIN: &str = "SELECT semel_ledger.begin($1, $2, $3, $4, $5)";
 
-pub(super) const RECORD: &str = "SELECT semel_ledger.record($1, $2, $3, $4, $5, $6, $7)";
+pub(super) const RECORD: &str = "CALL semel_ledger.record($1, $2, $3, $4, $5, $6, $7)";
 
 /// Whether there is a ledger at all; then [`VERSION`] can be asked. It reads the catalogue: `to_regclass` would answer from a
 /// cache that does not know yet what was made while this session waited for [`ALONE`].

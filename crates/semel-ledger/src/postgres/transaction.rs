@@ -233,7 +233,7 @@ async fn recording<C: Clients, T>(
 fn start(scope: &Scope, call: &Call) -> Result<String, StoreError> {
     let fingerprint = call.input.as_ref().map(Fingerprint::to_text);
     Ok(format!(
-        "BEGIN; SELECT semel_ledger.begin({}, {}, {}, {}, {})",
+        "BEGIN; CALL semel_ledger.open({}, {}, {}, {}, {}, NULL)",
         text(scope.consumer.as_str()),
         text(scope.key.as_str()),
         text(scope.step.as_str()),
@@ -248,7 +248,7 @@ fn end<C: Clients, T>(entry: &New<'_, TokioPostgres<C>, T>, result: &str) -> Str
     // A token that cannot be kept was refused when the effect began.
     let fence = entry.call.token.and_then(|token| i64::try_from(token).ok());
     format!(
-        "SELECT semel_ledger.record({}, {}, {}, {}, {}, {}, {}); COMMIT",
+        "CALL semel_ledger.record({}, {}, {}, {}, {}, {}, {}); COMMIT",
         text(scope.consumer.as_str()),
         text(scope.key.as_str()),
         text(scope.step.as_str()),

@@ -90,7 +90,7 @@ async fn every_statement_of_the_page_says_what_the_page_says_it_does() {
     let database = database();
     let pool = PgPool::connect(database.url()).await.unwrap();
     let (begins, records) =
-        (statements("SELECT coalesce(", "AS entry"), statements("SELECT semel_ledger.record(", ")"));
+        (statements("SELECT coalesce(", "AS entry"), statements("CALL semel_ledger.record(", ")"));
     assert_eq!((begins.len(), records.len()), (3, 3), "one each in Python, Ruby and TypeScript");
     for (n, (begin, record)) in begins.into_iter().zip(records).enumerate() {
         let key = format!("order-{n}");

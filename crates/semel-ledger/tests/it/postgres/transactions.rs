@@ -99,7 +99,7 @@ async fn whoever_records_first_wins_and_the_other_is_rolled_back() {
     let database = database();
     database.sql(TABLE).unwrap();
     let mut client = client(database.url()).await;
-    let record = "SELECT semel_ledger.record('billing', 'order-9482', '', NULL, NULL, '41', 3600000)";
+    let record = "CALL semel_ledger.record('billing', 'order-9482', '', NULL, NULL, '41', 3600000)";
     let outrun = async |transaction: &Transaction<'_>| -> Result<u64, tokio_postgres::Error> {
         database.sql(record).unwrap();
         charge(transaction).await
