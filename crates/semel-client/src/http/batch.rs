@@ -84,8 +84,7 @@ impl Client {
             return Err(Tried::Failed(Failure::Unreachable("the deadline was over before its turn".into())));
         }
         let queue = publishes[left[0]].queue();
-        let bodies: Result<Vec<_>, _> = left.iter().map(|at| publish::body(&publishes[*at])).collect();
-        let body = [b"{\"jobs\":[", &bodies?.join(&b","[..])[..], b"]}"].concat();
+        let body = body(left.iter().map(|at| &publishes[*at]))?;
         let ask = Ask::post(self, &format!("/v1/queues/{}/jobs/batch", segment(queue)), body)?;
         let answer = self.exchange(&ask, tries.next(ask.hold)).await.map_err(Tried::Failed)?;
         let results: Results = answer.read()?;
@@ -95,6 +94,19 @@ impl Client {
         }
         results.results.iter().map(|item| read_item(item)).collect()
     }
+}
+
+/// Publishes as the API takes them.
+fn body<'a>(publishes: impl Iterator<Item = &'a Publish>) -> Result<Vec<u8>, Error> {
+    let mut body = br#"{"jobs":["#.to_vec();
+    for (at, publish) in publishes.enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        publish::write(publish, &mut body)?;
+    }
+    body.extend_from_slice(b"]}");
+    Ok(body)
 }
 
 fn is_too_large(failure: &Failure) -> bool {

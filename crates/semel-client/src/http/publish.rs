@@ -53,6 +53,14 @@ impl Client {
 }
 
 /// A publish as the API takes it.
-pub(super) fn body(publish: &Publish) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(publish).map_err(|error| Error::Setup(format!("a publish cannot be written: {error}")))
+fn body(publish: &Publish) -> Result<Vec<u8>, Error> {
+    let mut body = Vec::new();
+    write(publish, &mut body)?;
+    Ok(body)
+}
+
+/// The same, after what is there already.
+pub(super) fn write(publish: &Publish, body: &mut Vec<u8>) -> Result<(), Error> {
+    serde_json::to_writer(body, publish)
+        .map_err(|error| Error::Setup(format!("a publish cannot be written: {error}")))
 }

@@ -31,8 +31,8 @@ enum Fate {
 }
 
 /// Publishes the rows of a claim and settles it.
-pub(super) async fn carry(client: &Client, claim: Box<dyn Claim>, holds: &Holds) -> Result<Tally, Error> {
-    let rows = claim.rows().to_vec();
+pub(super) async fn carry(client: &Client, mut claim: Box<dyn Claim>, holds: &Holds) -> Result<Tally, Error> {
+    let rows = claim.rows();
     let end = Instant::now() + BUDGET;
     let mut work = Work::new(&rows);
     while Instant::now() < end

@@ -186,8 +186,8 @@ struct Claimed {
 
 #[async_trait]
 impl Claim for Claimed {
-    fn rows(&self) -> &[Row] {
-        &self.rows
+    fn rows(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.rows)
     }
 
     async fn settle(

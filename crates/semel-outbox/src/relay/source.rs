@@ -72,8 +72,8 @@ impl News {
 /// Rows that are ours for now. Dropping it gives them back as they were.
 #[async_trait]
 pub(super) trait Claim: Send {
-    /// The rows, oldest first.
-    fn rows(&self) -> &[Row];
+    /// Hands the rows over, oldest first.
+    fn rows(&mut self) -> Vec<Row>;
 
     /// Deletes what was carried, marks what was refused, and gives the rest back.
     async fn settle(self: Box<Self>, carried: Vec<i64>, refused: Vec<(i64, Refused)>) -> Result<(), Error>;

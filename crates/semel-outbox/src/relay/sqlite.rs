@@ -205,8 +205,8 @@ struct Claimed {
 
 #[async_trait]
 impl Claim for Claimed {
-    fn rows(&self) -> &[Row] {
-        &self.rows
+    fn rows(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.rows)
     }
 
     async fn settle(self: Box<Self>, carried: Vec<i64>, refused: Vec<(i64, Refused)>) -> Result<(), Error> {

@@ -51,9 +51,10 @@ async fn filled(server: &Server, url: &str, rows: u64) -> Result<Relay, Failure>
     let payload = format!(r#"{{"text":"{}"}}"#, "x".repeat(PAYLOAD_BYTES - 11));
     let count = i64::try_from(rows).map_err(failed("count rows"))?;
     let database = connect(url).await?;
+    // Before the rows and not after them: a relay carries what was inserted a moment ago, not what a checkpoint has put away.
+    database.batch_execute("CHECKPOINT").await.map_err(broken("make a checkpoint"))?;
     database.execute(FILL, &[&count, &payload]).await.map_err(broken("fill the outbox"))?;
     database.batch_execute("VACUUM ANALYZE semel_outbox").await.map_err(broken("vacuum"))?;
-    database.batch_execute("CHECKPOINT").await.map_err(broken("make a checkpoint"))?;
     Ok(Relay::new(&outbox, &client))
 }
 
