@@ -131,6 +131,8 @@ async fn a_deferred_constraint_of_the_application_is_not_taken_for_a_faster_dupl
     let refused = charged(&ledger(tokio_store(database.url())), &mut client).await.unwrap_err();
     assert!(matches!(&refused, Error::Store(error) if error.kind() == StoreErrorKind::Refused), "{refused}");
     assert!(refused.to_string().contains("charge_job_key"), "{refused}");
+    // PostgreSQL tells an error before it has rolled back; what comes next on the same connection comes after that.
+    assert_eq!(rows(&client).await, 1);
 
     let pool = pool(database.url()).await;
     let effect = async |connection: &mut PgConnection| -> Result<u64, sqlx::Error> {
