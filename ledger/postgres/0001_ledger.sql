@@ -1,7 +1,7 @@
 -- The ledger on PostgreSQL 13 or later, in a schema of its own. No extension is needed.
 --
 -- Run this file once, in one transaction, with whatever runs your migrations; or let `ensure_schema` do it.
--- The functions are the protocol: every language calls them, and nobody writes to the table by hand.
+-- The functions and procedures are the protocol: every language calls them, and nobody writes to the table by hand.
 -- Times are milliseconds since 1970, by this server's clock. JSON is kept as text, byte for byte.
 
 CREATE SCHEMA IF NOT EXISTS semel_ledger;

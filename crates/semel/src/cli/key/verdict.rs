@@ -36,6 +36,9 @@ impl Verdict {
         let status = &self.status;
         match self {
             Self { applied: 1, replayed: 0, .. } => "the effect was applied once".into(),
+            Self { applied: 1, replayed: 1, .. } => {
+                "the effect was applied once; a later delivery changed nothing".into()
+            }
             Self { applied: 1, replayed, .. } => {
                 format!("the effect was applied once; {replayed} later deliveries changed nothing")
             }
@@ -91,6 +94,7 @@ mod tests {
     fn the_first_line_answers_whether_it_happened_twice() {
         for (applied, replayed, none, status, expected, twice) in [
             (1, 0, 0, "completed", "applied once", false),
+            (1, 1, 0, "completed", "a later delivery changed nothing", false),
             (1, 2, 0, "completed", "2 later deliveries changed nothing", false),
             (2, 0, 0, "completed", "APPLIED 2 TIMES", true),
             (0, 1, 0, "completed", "found it done", false),
