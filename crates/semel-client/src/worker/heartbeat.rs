@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::held::Held;
 use super::tally::Counts;
@@ -30,7 +30,9 @@ impl Heartbeat {
     pub(super) async fn run(self) {
         let pace = self.lease / BEATS;
         let client = self.client.with_deadline(pace);
-        let mut beats = interval(pace);
+        // There is nothing to extend in the beginning. A first beat at once, on a busy machine, would extend what was leased
+        // a moment ago.
+        let mut beats = interval_at(Instant::now() + pace, pace);
         // Beats that were missed are made up for by one: it extends just as far.
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

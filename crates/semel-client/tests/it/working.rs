@@ -210,13 +210,16 @@ async fn the_job_of_a_worker_that_died_is_worked_on_by_another() {
     let id = publish(&client, 1).await;
     let (began, mut begun) = mpsc::unbounded_channel();
     let handler = waiting(began, Arc::new(Semaphore::new(0)));
-    let first = Running::start(Worker::new(&client, "q").lease(SECOND), handler);
+    // So long that no heartbeat is due while the test runs, however busy the machine: one that came in just after the time was
+    // moved on would keep the job for a dead worker.
+    let lease = 60 * SECOND;
+    let first = Running::start(Worker::new(&client, "q").lease(lease), handler);
     let held = within(begun.recv()).await.unwrap();
     first.task.abort();
     assert!(within(first.task).await.unwrap_err().is_cancelled());
     let second = async |delivery: Delivery| Outcome::done_with(&delivery.token().unwrap());
     let second = Running::start(Worker::new(&client, "q"), second);
-    world.advance(2 * SECOND);
+    world.advance(2 * lease);
     let job = world.until(&id, State::Completed).await;
     assert!(job.result::<u64>().unwrap() > held.token(), "a later delivery has a higher token");
     assert_eq!(job.history[0].status, AttemptStatus::Expired);
