@@ -41,7 +41,8 @@ pub(super) const FULL: Target = higher(
     "publishes/s with many keys present against empty",
     0.7,
     0.9,
-    "single publishes before and after the keys were put there; 10,000,000 keys unless the plan says otherwise",
+    "single publishes before and after the keys were put there, past the checkpoint that this ends with; 10,000,000 keys unless \
+     the plan says otherwise",
 );
 pub(super) const IDLE: Target = Target {
     id: "idle_statements",
