@@ -118,3 +118,15 @@ async fn a_newer_schema_is_refused() {
         assert!(error.to_string().contains("is of version 2, and this program knows up to 1"), "{error}");
     }
 }
+
+/// The connection may be the application's: only the prune's own commit does not wait for the disk.
+#[tokio::test]
+async fn a_prune_leaves_the_settings_of_its_connection_alone() {
+    let database = database();
+    let client = Arc::new(client(database.url()).await);
+    client.batch_execute("SET synchronous_commit = on").await.unwrap();
+    let store = TokioPostgres::new(client.clone());
+    assert_eq!(store.prune(10).await.unwrap(), 0);
+    let now: String = client.query_one("SHOW synchronous_commit", &[]).await.unwrap().get(0);
+    assert_eq!(now, "on");
+}
