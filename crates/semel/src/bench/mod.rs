@@ -146,4 +146,15 @@ mod tests {
         assert!(said(Machine { optimised: false, ..machine() }, Plan::full()).contains("debug build"));
         assert!(said(machine(), Plan::quick()).contains("fewer keys"));
     }
+
+    #[test]
+    fn a_quick_run_fits_on_a_small_disk() {
+        let needs = [
+            Plan::quick().disk_bytes(),
+            http::Plan::quick().disk_bytes(),
+            http::postgres::Plan::quick().disk_bytes(),
+            ledger::Plan::quick().disk_bytes(),
+        ];
+        assert!(needs.iter().all(|need| *need < 1 << 30), "{needs:?}");
+    }
 }

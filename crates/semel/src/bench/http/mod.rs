@@ -73,6 +73,12 @@ impl Plan {
         }
     }
 
+    /// Disk space the run needs, generously: the store of each round, and its logs.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        let jobs = 2 * (self.singles + self.batched + self.flow) + self.loaded;
+        (256 << 20) + u64::from(self.runs) * jobs * 1500
+    }
+
     fn about(&self) -> Vec<String> {
         let runs = if self.runs == 1 { "1 run".into() } else { format!("median of {} runs", self.runs) };
         vec![
@@ -96,9 +102,6 @@ pub(super) fn runtime() -> Result<Runtime, Failure> {
     Builder::new_current_thread().enable_all().build().map_err(Failure::io("start a runtime"))
 }
 
-/// Disk space a run needs, generously.
-const DISK_BYTES: u64 = 4 << 30;
-
 /// Runs the benchmark below `dir` and leaves nothing there.
 pub(crate) fn run(
     plan: &Plan,
@@ -112,7 +115,7 @@ pub(crate) fn run(
         .prefix("semel-bench-")
         .tempdir_in(dir)
         .map_err(Failure::io(format!("make a directory in {}", dir.display())))?;
-    machine::require_space(scratch.path(), DISK_BYTES)?;
+    machine::require_space(scratch.path(), plan.disk_bytes())?;
     let machine = Machine::describe(scratch.path());
     let notes = super::machine_notes(&machine);
     notes.iter().for_each(|note| progress.note(&format!("note: {note}")));

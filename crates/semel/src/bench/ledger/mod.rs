@@ -63,6 +63,12 @@ impl Plan {
         Self { runs: 1, effects: 400, trips: 200, marks: 2000, rows: 10_000, calm_seconds: 1, relayed: 3000 }
     }
 
+    /// Disk space the run needs, generously: each round has a database of its own, and their log is kept for a while.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        let rows = self.rows + 2 * (self.relayed + self.effects);
+        (512 << 20) + u64::from(self.runs) * rows * 2000
+    }
+
     fn about(&self) -> Vec<String> {
         let runs = if self.runs == 1 { "1 run".into() } else { format!("median of {} runs", self.runs) };
         let [effects, marks, rows, relayed] =
@@ -79,11 +85,6 @@ impl Plan {
 /// The number of expired rows that the bar is about.
 const FULL_ROWS: u64 = 1_000_000;
 
-/// Disk space a run needs, generously: each round has a database of its own, and their log is kept for a while.
-fn disk_bytes(plan: &Plan) -> u64 {
-    (6 << 30) + u64::from(plan.runs) * plan.rows * 1000
-}
-
 /// Runs the benchmark below `dir` and leaves nothing there. PostgreSQL and Redis live in the system's directories for
 /// temporary files.
 pub(crate) fn run(
@@ -98,7 +99,7 @@ pub(crate) fn run(
         .prefix("semel-bench-")
         .tempdir_in(dir)
         .map_err(Failure::io(format!("make a directory in {}", dir.display())))?;
-    machine::require_space(scratch.path(), disk_bytes(plan))?;
+    machine::require_space(scratch.path(), plan.disk_bytes())?;
     let machine = Machine::describe(scratch.path());
     let notes = notes(&machine, plan);
     notes.iter().for_each(|note| progress.note(&format!("note: {note}")));

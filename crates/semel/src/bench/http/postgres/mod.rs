@@ -48,6 +48,12 @@ impl Plan {
         Self { runs: 1, singles: 1000, batched: 2000, flow: 2000, keys: 10_000, idle_seconds: 2 }
     }
 
+    /// Disk space the run needs, generously: a key and its job are some 400 bytes with their indexes.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        let jobs = 8 * (self.singles + self.batched + self.flow);
+        (512 << 20) + (self.keys + u64::from(self.runs) * jobs) * 1000
+    }
+
     fn about(&self) -> Vec<String> {
         let runs = if self.runs == 1 { "1 run".into() } else { format!("median of {} runs", self.runs) };
         vec![
@@ -70,11 +76,6 @@ impl Plan {
 /// The number of keys that the bar is about.
 const FULL_KEYS: u64 = 10_000_000;
 
-/// Disk space a run needs, generously: a key and its job are some 400 bytes with their indexes.
-fn disk_bytes(plan: &Plan) -> u64 {
-    (4 << 30) + plan.keys * 1000
-}
-
 /// Runs the benchmark and leaves nothing behind. The cluster lives in the system's directory for temporary files; `dir`
 /// only says which machine this is.
 pub(crate) fn run(
@@ -85,7 +86,7 @@ pub(crate) fn run(
 ) -> Result<Report, Failure> {
     let start = Instant::now();
     let started_at = SystemClock::new().now().millis();
-    machine::require_space(dir, disk_bytes(plan))?;
+    machine::require_space(dir, plan.disk_bytes())?;
     let machine = Machine::describe(dir);
     let mut notes = super::super::machine_notes(&machine);
     if plan.keys < FULL_KEYS {
