@@ -130,14 +130,31 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 /// 13 characters of 5 bits hold 64 bits; a fixed width makes text order the order of the integers.
 const WIDTH: u32 = 13;
 
-fn write_base32(f: &mut fmt::Formatter<'_>, prefix: &str, raw: u64) -> fmt::Result {
-    f.write_str(prefix)?;
-    for place in (0..WIDTH).rev() {
-        let digit = (raw >> (5 * place)) & 31;
-        let letter = ALPHABET[usize::try_from(digit).expect("five bits fit a usize")];
-        write!(f, "{}", char::from(letter))?;
+/// The digit that a byte stands for, [`NO_DIGIT`] if it stands for none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < ALPHABET.len() {
+        #[expect(clippy::cast_possible_truncation, reason = "there are 32 digits")]
+        {
+            digits[ALPHABET[digit] as usize] = digit as u8;
+        }
+        digit += 1;
     }
-    Ok(())
+    digits
+};
+
+const NO_DIGIT: u8 = u8::MAX;
+
+/// An answer about a hundred jobs has hundreds of these, so each is written at once and not letter by letter.
+fn write_base32(f: &mut fmt::Formatter<'_>, prefix: &str, raw: u64) -> fmt::Result {
+    let mut letters = [0; WIDTH as usize];
+    for (letter, place) in letters.iter_mut().zip((0..WIDTH).rev()) {
+        let digit = (raw >> (5 * place)) & 31;
+        *letter = ALPHABET[usize::try_from(digit).expect("five bits fit a usize")];
+    }
+    f.write_str(prefix)?;
+    f.write_str(std::str::from_utf8(&letters).expect("the alphabet is ASCII"))
 }
 
 fn read_base32(prefix: &str, text: &str) -> Option<u64> {
@@ -145,9 +162,9 @@ fn read_base32(prefix: &str, text: &str) -> Option<u64> {
     if digits.len() != WIDTH as usize {
         return None;
     }
-    digits.bytes().try_fold(0u64, |value, byte| {
-        let digit = ALPHABET.iter().position(|&letter| letter == byte)?;
-        value.checked_mul(32)?.checked_add(digit as u64)
+    digits.bytes().try_fold(0u64, |value, byte| match DIGITS[usize::from(byte)] {
+        NO_DIGIT => None,
+        digit => value.checked_mul(32)?.checked_add(u64::from(digit)),
     })
 }
 
@@ -170,6 +187,22 @@ impl FromStr for JobId {
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_base32(f, "lse_", self.0)
+    }
+}
+
+/// The name of a delivery, for logs. A token is given out once, so it names the delivery too; but a name opens nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeliveryId(Token);
+
+impl From<Token> for DeliveryId {
+    fn from(token: Token) -> Self {
+        Self(token)
+    }
+}
+
+impl fmt::Display for DeliveryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_base32(f, "dlv_", self.0.0)
     }
 }
 

@@ -12,6 +12,7 @@
 //! Every accepted command is answered exactly once, whatever happens: by the store, or, if the driver goes away, with
 //! what is known then.
 
+mod caller;
 mod pace;
 
 use std::fmt;
@@ -32,6 +33,7 @@ use semel_core::time::{Millis, Timestamp};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Sleep, sleep};
 
+use self::caller::{Caller, Parcel, heard};
 use self::pace::Pace;
 use crate::batcher::{Batcher, Rejected};
 use crate::command::{Answer, Command, Reply};
@@ -141,9 +143,7 @@ struct Line {
 #[derive(Debug)]
 struct Ticket {
     command: Command,
-    caller: oneshot::Sender<Outcome>,
-    /// The number of what it was sent with; `None` if it came alone.
-    parcel: Option<u64>,
+    caller: Caller,
 }
 
 impl GroupCommit {
@@ -217,17 +217,14 @@ impl GroupCommit {
     /// for itself.
     pub async fn submit_all(&self, commands: Vec<Command>) -> Vec<Result<Reply, CommitError>> {
         let parcel = self.desk.line.parcels.fetch_add(1, Ordering::Relaxed);
-        let ticket = |command| Ticket::of(command, Some(parcel));
-        let (tickets, answers): (Vec<_>, Vec<_>) = commands.into_iter().map(ticket).unzip();
+        let (callers, answers) = Parcel::of(parcel, commands.len());
+        let ticket = |(command, caller)| Ticket { command, caller };
+        let tickets = commands.into_iter().zip(callers).map(ticket).collect();
         if let Err(rejected) = self.desk.line.queue.push_all(tickets) {
             let (tickets, error) = self.desk.line.turned_away(rejected);
-            tickets.into_iter().for_each(|ticket| tell(ticket.caller, Err(error.clone())));
+            tickets.into_iter().for_each(|ticket| ticket.caller.tell(Err(error.clone())));
         }
-        let mut outcomes = Vec::with_capacity(answers.len());
-        for answer in answers {
-            outcomes.push(heard(answer).await);
-        }
-        outcomes
+        answers.heard().await
     }
 
     /// Publishes a job.
@@ -296,25 +293,9 @@ impl Line {
 
 impl Ticket {
     fn new(command: Command) -> (Self, oneshot::Receiver<Outcome>) {
-        Self::of(command, None)
+        let (caller, answer) = Caller::alone();
+        (Self { command, caller }, answer)
     }
-
-    fn of(command: Command, parcel: Option<u64>) -> (Self, oneshot::Receiver<Outcome>) {
-        let (caller, answer) = oneshot::channel();
-        (Self { command, caller, parcel }, answer)
-    }
-}
-
-/// Waits for the answer. One that can no longer come belongs to a commit whose driver went away in the middle: those
-/// still in the queue were told.
-async fn heard(answer: oneshot::Receiver<Outcome>) -> Outcome {
-    let lost = || StoreError::Unknown("group commit ended while this was on its way to the store".into());
-    answer.await.unwrap_or_else(|_| Err(lost().into()))
-}
-
-/// Gives a caller its answer. One that has gone away does not hear it, and need not: its command took its course.
-fn tell(caller: oneshot::Sender<Outcome>, outcome: Outcome) {
-    drop(caller.send(outcome));
 }
 
 fn settled(reply: Reply) -> Result<Settled, CommitError> {
@@ -394,7 +375,7 @@ impl Driver {
     /// Whether a batch begins with the rest of what a commit on its way ends with. Out of order, the second half of what
     /// was sent at once could be there before the first.
     fn goes_on(&self, batch: &[Ticket]) -> bool {
-        let first = batch.first().and_then(|ticket| ticket.parcel);
+        let first = batch.first().and_then(|ticket| ticket.caller.parcel());
         first.is_some() && self.on_their_way.iter().any(|commit| commit.parcel == first)
     }
 
@@ -412,7 +393,7 @@ impl Driver {
             let sharers = self.line.others.load(Ordering::Relaxed).saturating_add(1);
             self.company = Some(Box::pin(sleep(stagger.saturating_mul(sharers))));
         }
-        let parcel = batch.last().and_then(|ticket| ticket.parcel);
+        let parcel = batch.last().and_then(|ticket| ticket.caller.parcel());
         let course = Box::pin(commit(self.store.clone(), self.line.clone(), batch));
         self.on_their_way.push(Commit { course, parcel });
     }
@@ -422,7 +403,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let kept_back = self.kept_back.take().unwrap_or_default();
         for ticket in kept_back.into_iter().chain(self.line.queue.abandon()) {
-            tell(ticket.caller, Err(StoreError::Closed.into()));
+            ticket.caller.tell(Err(StoreError::Closed.into()));
         }
     }
 }
@@ -442,10 +423,10 @@ async fn commit(store: Arc<dyn Store>, line: Arc<Line>, batch: Vec<Ticket>) {
     match applied.and_then(|answers| one_each(answers, callers.len())) {
         Ok(answers) => {
             for (caller, answer) in callers.into_iter().zip(answers) {
-                tell(caller, answer.map_err(CommitError::Refused));
+                caller.tell(answer.map_err(CommitError::Refused));
             }
         }
-        Err(error) => callers.into_iter().for_each(|caller| tell(caller, Err(error.clone().into()))),
+        Err(error) => callers.into_iter().for_each(|caller| caller.tell(Err(error.clone().into()))),
     }
 }
 

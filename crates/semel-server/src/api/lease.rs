@@ -7,9 +7,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use semel_core::ids::{DeliveryId, JobId, Token};
 use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::name::{Group, QueueName};
+use semel_core::payload::Payload;
 use semel_core::records::Scope;
 use semel_core::refusal::Refusal;
 use semel_core::violation::Violations;
@@ -17,11 +19,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::aside::aside;
 use super::auth::Caller;
 use super::body::Body;
 use super::path::InQueue;
 use super::problem::{Problem, ProblemBody};
-use super::wire::{self, Seconds, Time, raw};
+use super::wire::{self, Id, Seconds, Time, raw};
 use crate::service::Service;
 use crate::telemetry::Context;
 
@@ -68,7 +71,8 @@ impl LeaseBody {
 #[schema(as = Delivery)]
 pub(crate) struct DeliveryView<'a> {
     /// The job.
-    id: String,
+    #[schema(value_type = String)]
+    id: Id<JobId>,
     /// Its queue.
     queue: &'a str,
     /// The payload, byte for byte.
@@ -87,9 +91,11 @@ pub(crate) struct DeliveryView<'a> {
     #[schema(required = true)]
     idempotency_key: Option<&'a str>,
     /// The token that settles this delivery.
-    lease: String,
+    #[schema(value_type = String)]
+    lease: Id<Token>,
     /// The name of this delivery, for logs.
-    delivery_id: String,
+    #[schema(value_type = String)]
+    delivery_id: Id<DeliveryId>,
     /// The group.
     #[schema(required = true)]
     group: Option<&'a str>,
@@ -113,9 +119,8 @@ impl<'a> DeliveryView<'a> {
     /// A delivery, and whether its job may have been done before.
     pub(crate) fn of(delivery: &'a Delivery, possibly_applied: bool) -> Self {
         let spec = &*delivery.spec;
-        let lease = delivery.token.to_string();
         Self {
-            id: delivery.id.to_string(),
+            id: Id(delivery.id),
             queue: spec.queue.as_str(),
             payload: spec.payload.as_ref().map(raw),
             attempt: delivery.attempt,
@@ -123,9 +128,8 @@ impl<'a> DeliveryView<'a> {
             defer_count: delivery.deferrals,
             created_at: Time(spec.created_at),
             idempotency_key: spec.key.as_ref().map(Key::as_str),
-            // A token is given out once, so it names the delivery too.
-            delivery_id: lease.replacen("lse_", "dlv_", 1),
-            lease,
+            delivery_id: Id(delivery.token.into()),
+            lease: Id(delivery.token),
             group: spec.group.as_ref().map(Group::as_str),
             metadata: spec.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             deadline: Time(delivery.deadline),
@@ -158,7 +162,9 @@ pub(super) async fn lease(
     drop(body);
     let deliveries = wait_for_jobs(&service, request, wait).await?;
     let view = |delivery| DeliveryView::of(delivery, service.peers.possibly_applied(delivery));
-    Ok(Json(Leased { jobs: deliveries.iter().map(view).collect() }).into_response())
+    let bytes =
+        deliveries.iter().filter_map(|delivery| delivery.spec.payload.as_ref()).map(Payload::len).sum();
+    Ok(aside(bytes, || Json(Leased { jobs: deliveries.iter().map(view).collect() }).into_response()))
 }
 
 /// Leases, and while there is nothing waits for the queue's bell, for the next job's time, or for the end of the wait.

@@ -2,7 +2,9 @@
 
 mod advice;
 mod api_keys;
+mod aside;
 mod auth;
+mod batch;
 mod body;
 pub mod code;
 mod dead;
@@ -24,6 +26,7 @@ mod queues;
 mod replays;
 mod schedules;
 mod settle;
+mod trace;
 pub(crate) mod view;
 mod wire;
 

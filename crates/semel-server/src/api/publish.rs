@@ -1,13 +1,16 @@
 //! Publishing: one job, or many with an answer for each.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use semel_core::ids::JobId;
 use semel_core::job::Overrides;
 use semel_core::key::Key;
 use semel_core::name::{Group, QueueName};
@@ -23,14 +26,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::aside::aside;
 use super::auth::Caller;
+use super::batch::{self, Batch, Checked};
 use super::body::{BatchBody, Body};
 use super::jobs;
 use super::path::{InQueue, Wait};
 use super::problem::{Problem, ProblemBody};
 use super::queues::RetryBody;
+use super::trace::InTrace;
 use super::view::{Configs, JobView};
-use super::wire::{self, Seconds, Time, WholeSeconds};
+use super::wire::{self, Id, Object, Seconds, Time, WholeSeconds};
 use crate::service::Service;
 use crate::telemetry::context::{self, Context};
 use crate::telemetry::{Publishing, Telemetry};
@@ -87,15 +93,39 @@ pub(super) struct BatchOfPublishes {
     jobs: Option<Vec<Box<RawValue>>>,
 }
 
+/// A batch of which every item can be read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Readable {
+    jobs: Vec<Object<PublishBody>>,
+}
+
+impl Batch for BatchOfPublishes {
+    type Item = PublishBody;
+    type Readable = Readable;
+    const MEMBER: &str = "jobs";
+    const NOUN: &str = "publishes";
+    const MAX: usize = BATCH_MAX;
+
+    fn readable(whole: Readable) -> Vec<Object<PublishBody>> {
+        whole.jobs
+    }
+
+    fn raw(self) -> Vec<Box<RawValue>> {
+        self.jobs.unwrap_or_default()
+    }
+}
+
 /// The answer to a publish.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Published)]
-pub(super) struct PublishedView {
+pub(super) struct PublishedView<'a> {
     /// The job, new or found.
-    id: String,
+    #[schema(value_type = String)]
+    id: Id<JobId>,
     /// Its queue.
-    queue: String,
+    queue: &'a str,
     /// Where it stands.
     status: &'static str,
     /// When it was published first.
@@ -110,11 +140,11 @@ pub(super) struct PublishedView {
     key_expires_at: Option<Time>,
 }
 
-impl PublishedView {
-    fn of(queue: &QueueName, published: &Published) -> Self {
+impl<'a> PublishedView<'a> {
+    fn of(queue: &'a QueueName, published: &Published) -> Self {
         Self {
-            id: published.id.to_string(),
-            queue: queue.as_str().to_owned(),
+            id: Id(published.id),
+            queue: queue.as_str(),
             status: published.state.name(),
             created_at: Time(published.created_at),
             deduplicated: published.deduplicated,
@@ -127,26 +157,26 @@ impl PublishedView {
 /// The answer to one item of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(super) enum BatchItem {
+pub(super) enum BatchItem<'a> {
     /// It was published, now or before.
-    Published(PublishedView),
+    Published(PublishedView<'a>),
     /// It was not.
     Problem(ProblemBody),
 }
 
 /// The answers to a batch, in order.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct BatchAnswer {
+pub(super) struct BatchAnswer<'a> {
     /// One per item.
-    results: Vec<BatchItem>,
+    results: Vec<BatchItem<'a>>,
 }
 
 impl PublishBody {
     /// Begins to record a publish that names its trace, in its metadata or in a header, or gets one now.
-    fn traced(&mut self, telemetry: &Telemetry, headers: &HeaderMap) -> Publishing {
+    fn traced(&mut self, telemetry: &Telemetry, of_request: Option<Context>) -> Publishing {
         let named = self.metadata.as_mut().and_then(|metadata| metadata.get_mut(context::NAME));
         let own = named.as_ref().and_then(|text| Context::parse(text));
-        let tracing = telemetry.publishing(own.or_else(|| Context::of_request(headers)));
+        let tracing = telemetry.publishing(own.or(of_request));
         if let (Some(named), Some(kept), Some(_)) = (named, tracing.kept(), own) {
             *named = kept.to_string();
         }
@@ -221,6 +251,19 @@ impl PublishBody {
     }
 }
 
+/// The key that a request names in its header, if it does.
+#[derive(Debug)]
+pub(super) struct HeaderKey(Result<Option<Key>, Problem>);
+
+impl FromRequestParts<Arc<Service>> for HeaderKey {
+    type Rejection = Infallible;
+
+    /// One that is wrong is no reason to read no further: everything that is wrong is named at once.
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<Service>) -> Result<Self, Infallible> {
+        Ok(Self(header_key(&parts.headers)))
+    }
+}
+
 /// The key in the header `Idempotency-Key`, quoted (as its draft standard says) or bare.
 fn header_key(headers: &HeaderMap) -> Result<Option<Key>, Problem> {
     let mut found: Option<Key> = None;
@@ -252,15 +295,15 @@ pub(super) async fn publish(
     caller: Caller,
     InQueue(queue): InQueue,
     Wait(wait): Wait,
-    headers: HeaderMap,
+    HeaderKey(key): HeaderKey,
+    InTrace(trace): InTrace,
     body: Body,
 ) -> Result<Response, Problem> {
     caller.may_in(Scope::Publish, &queue)?;
-    let key = header_key(&headers);
     let in_header = key.as_ref().ok().cloned().flatten();
     let mut tracing = None;
     let check = |mut asked: PublishBody| {
-        tracing = Some(asked.traced(&service.telemetry, &headers));
+        tracing = Some(asked.traced(&service.telemetry, trace));
         asked.check(queue.clone(), in_header, &caller)
     };
     let (_, publish) = Problem::both(key, wire::read_checked(&body.bytes, check))?;
@@ -276,7 +319,7 @@ pub(super) async fn publish(
 #[serde(untagged)]
 pub(super) enum PublishOrJob<'a> {
     /// Without `wait`.
-    Published(PublishedView),
+    Published(PublishedView<'a>),
     /// With `wait`.
     Job(Box<JobView<'a>>),
 }
@@ -335,30 +378,20 @@ pub(super) async fn publish_batch(
     State(service): State<Arc<Service>>,
     caller: Caller,
     InQueue(queue): InQueue,
-    headers: HeaderMap,
+    InTrace(trace): InTrace,
     body: BatchBody,
 ) -> Result<Response, Problem> {
     caller.may_in(Scope::Publish, &queue)?;
-    let batch: BatchOfPublishes = wire::read(&body.bytes)?;
-    let items = batch.jobs.unwrap_or_default();
-    if !(1..=BATCH_MAX).contains(&items.len()) {
-        return Err(Problem::field(
-            "jobs",
-            format!("must be 1 to {BATCH_MAX} publishes, got {}", items.len()),
-        ));
-    }
+    let tracing = service.telemetry.publishing(trace);
+    let check = |mut asked: PublishBody| {
+        asked.keep(tracing.kept());
+        asked.check(queue.clone(), None, &caller)
+    };
+    let checked = aside(body.bytes.len(), || batch::read::<BatchOfPublishes, _>(&body.bytes, check))?;
     if service.options.dev && service.store.queue(&queue).await?.is_none() {
         create(&service, &queue).await?;
     }
-    let tracing = service.telemetry.publishing(Context::of_request(&headers));
-    let checked = items.into_iter().map(|item| {
-        let check = |mut asked: PublishBody| {
-            asked.keep(tracing.kept());
-            asked.check(queue.clone(), None, &caller)
-        };
-        wire::read_checked(item.get().as_bytes(), check)
-    });
-    let results = commit_each(&service, &queue, checked.collect()).await;
+    let results = commit_each(&service, &queue, checked).await;
     let found = results.iter().filter(|result| result.as_ref().is_ok_and(|view| view.deduplicated)).count();
     tracing.end_batch(&queue, results.len(), found);
     all_failed_alike(&results)?;
@@ -366,11 +399,11 @@ pub(super) async fn publish_batch(
 }
 
 /// Commits what passed its checks and puts the answers back where they belong.
-async fn commit_each(
+async fn commit_each<'a>(
     service: &Service,
-    queue: &QueueName,
-    checked: Vec<Result<Publish, Problem>>,
-) -> Vec<Result<PublishedView, Problem>> {
+    queue: &'a QueueName,
+    checked: Vec<Checked<Publish>>,
+) -> Vec<Result<PublishedView<'a>, Problem>> {
     let mut commands = Vec::with_capacity(checked.len());
     let places: Vec<Result<(), Problem>> = checked
         .into_iter()
@@ -388,15 +421,15 @@ async fn commit_each(
 
 /// A batch of which nothing could be done for the same passing reason fails as a whole, so that callers who only look at
 /// the status try again.
-fn all_failed_alike(results: &[Result<PublishedView, Problem>]) -> Result<(), Problem> {
+fn all_failed_alike(results: &[Result<PublishedView<'_>, Problem>]) -> Result<(), Problem> {
     let Some(Err(first)) = results.first() else { return Ok(()) };
     let whole = first.code.status().is_server_error() || first.code == super::code::Code::QueueNotFound;
     let alike = results.iter().all(|result| matches!(result, Err(problem) if problem.code == first.code));
     if whole && alike { Err(first.clone()) } else { Ok(()) }
 }
 
-impl BatchItem {
-    fn of(result: Result<PublishedView, Problem>) -> Self {
+impl<'a> BatchItem<'a> {
+    fn of(result: Result<PublishedView<'a>, Problem>) -> Self {
         match result {
             Ok(published) => Self::Published(published),
             Err(problem) => Self::Problem(problem.body()),

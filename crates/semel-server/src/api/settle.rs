@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::HeaderMap;
 use semel_core::ids::{JobId, Token};
 use semel_core::lease::Extend;
 use semel_core::outcome::{DeferScope, Effect, Outcome, Receipt};
@@ -17,14 +16,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::aside::aside;
 use super::auth::Caller;
+use super::batch::{self, Batch};
 use super::body::{BatchBody, Body};
 use super::code::Code;
 use super::holds;
 use super::jobs;
 use super::path::OfJob;
 use super::problem::{Problem, ProblemBody};
-use super::wire::{self, Seconds, Time};
+use super::trace::InTrace;
+use super::wire::{self, Id, Object, Seconds, Time};
 use crate::service::Service;
 
 /// Most items in one batch of settles.
@@ -126,7 +128,8 @@ pub(super) enum Verb {
 #[schema(as = Settled)]
 pub(super) struct SettledView {
     /// The job.
-    id: String,
+    #[schema(value_type = String)]
+    id: Id<JobId>,
     /// Always true: what is refused is a problem.
     accepted: bool,
     /// Where the job stands now.
@@ -215,7 +218,7 @@ impl EffectBody {
 
 impl SettledView {
     fn of(id: JobId, reply: &Reply) -> Result<Self, Problem> {
-        let view = |status, due, deadline| Self { id: id.to_string(), accepted: true, status, due, deadline };
+        let view = |status, due, deadline| Self { id: Id(id), accepted: true, status, due, deadline };
         match reply {
             Reply::Settled { state, due, .. } => Ok(view(Some(state.name()), due.map(Time), None)),
             Reply::Extended(deadline) => Ok(view(None, None, Some(Time(*deadline)))),
@@ -239,13 +242,12 @@ async fn settle(
     caller: &Caller,
     id: JobId,
     verb: Verb,
-    request: (&HeaderMap, &Body),
+    (trace, body): (InTrace, &Body),
 ) -> Result<Response, Problem> {
     may_settle(service, caller, id).await?;
-    let (headers, body) = request;
     let command = wire::read_or_default_checked(&body.bytes, |said: SettleBody| said.command(id, verb))?;
     let hold = holds::asked(&command);
-    let tracing = service.telemetry.settling(&command, headers);
+    let tracing = service.telemetry.settling(&command, trace.0);
     let reply = service.commit.submit(command).await;
     tracing.into_iter().for_each(|tracing| tracing.end(&reply));
     let reply = reply?;
@@ -260,10 +262,10 @@ pub(super) async fn ack(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
-    headers: HeaderMap,
+    trace: InTrace,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Ack, (&headers, &body)).await
+    settle(&service, &caller, id, Verb::Ack, (trace, &body)).await
 }
 
 /// The attempt failed.
@@ -273,10 +275,10 @@ pub(super) async fn nack(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
-    headers: HeaderMap,
+    trace: InTrace,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Nack, (&headers, &body)).await
+    settle(&service, &caller, id, Verb::Nack, (trace, &body)).await
 }
 
 /// Not now: no attempt is burned.
@@ -286,10 +288,10 @@ pub(super) async fn defer(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
-    headers: HeaderMap,
+    trace: InTrace,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Defer, (&headers, &body)).await
+    settle(&service, &caller, id, Verb::Defer, (trace, &body)).await
 }
 
 /// A heartbeat: the lease ends later.
@@ -299,10 +301,10 @@ pub(super) async fn extend(
     State(service): State<Arc<Service>>,
     caller: Caller,
     OfJob(id): OfJob,
-    headers: HeaderMap,
+    trace: InTrace,
     body: Body,
 ) -> Result<Response, Problem> {
-    settle(&service, &caller, id, Verb::Extend, (&headers, &body)).await
+    settle(&service, &caller, id, Verb::Extend, (trace, &body)).await
 }
 
 /// One item of a batch of settles: the members of a settle, and which job and verb they are for.
@@ -357,6 +359,29 @@ pub(super) struct Items {
     items: Option<Vec<Box<RawValue>>>,
 }
 
+/// A batch of which every item can be read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Readable {
+    items: Vec<Object<Item>>,
+}
+
+impl Batch for Items {
+    type Item = Item;
+    type Readable = Readable;
+    const MEMBER: &str = "items";
+    const NOUN: &str = "settles";
+    const MAX: usize = SETTLE_MAX;
+
+    fn readable(whole: Readable) -> Vec<Object<Item>> {
+        whole.items
+    }
+
+    fn raw(self) -> Vec<Box<RawValue>> {
+        self.items.unwrap_or_default()
+    }
+}
+
 /// The answer to one item.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
@@ -375,13 +400,11 @@ pub(super) struct SettleAnswer {
 }
 
 /// What an item asks for, with its job.
-async fn read_item(service: &Service, caller: &Caller, raw: &RawValue) -> Result<(JobId, Command), Problem> {
-    let item: Item = wire::read(raw.get().as_bytes())?;
+fn check(item: Item) -> Result<(JobId, Command), Problem> {
     let text = item.id.as_ref().ok_or_else(|| Problem::field("id", "is required"))?;
     let id: JobId = text.parse().map_err(|_| Problem::field("id", "is not the id of a job"))?;
     let verb =
         item.action.ok_or_else(|| Problem::field("action", "is required: ack, nack, defer or extend"))?;
-    may_settle(service, caller, id).await?;
     Ok((id, item.said().command(id, verb)?))
 }
 
@@ -391,24 +414,20 @@ async fn read_item(service: &Service, caller: &Caller, raw: &RawValue) -> Result
 pub(super) async fn settle_batch(
     State(service): State<Arc<Service>>,
     caller: Caller,
-    headers: HeaderMap,
+    InTrace(trace): InTrace,
     body: BatchBody,
 ) -> Result<Response, Problem> {
     caller.may(Scope::Work)?;
-    let batch: Items = wire::read(&body.bytes)?;
-    let items = batch.items.unwrap_or_default();
-    if !(1..=SETTLE_MAX).contains(&items.len()) {
-        return Err(Problem::field(
-            "items",
-            format!("must be 1 to {SETTLE_MAX} settles, got {}", items.len()),
-        ));
-    }
+    let items = aside(body.bytes.len(), || batch::read::<Items, _>(&body.bytes, check))?;
     let mut commands = Vec::with_capacity(items.len());
     let mut places = Vec::with_capacity(items.len());
-    for item in &items {
-        let read = read_item(&service, &caller, item).await;
-        places.push(read.map(|(id, command)| {
-            let (hold, tracing) = (holds::asked(&command), service.telemetry.settling(&command, &headers));
+    for item in items {
+        let allowed = match item {
+            Ok((id, command)) => may_settle(&service, &caller, id).await.map(|()| (id, command)),
+            Err(problem) => Err(problem),
+        };
+        places.push(allowed.map(|(id, command)| {
+            let (hold, tracing) = (holds::asked(&command), service.telemetry.settling(&command, trace));
             commands.push(command);
             (id, hold, tracing)
         }));

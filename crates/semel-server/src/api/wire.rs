@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 
 use semel_core::payload::Payload;
 use semel_core::time::{Millis, Timestamp};
 use semel_core::violation::Violations;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -17,8 +20,8 @@ use super::problem::Problem;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(super) Timestamp);
 
-impl std::fmt::Display for Time {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = i64::try_from(self.0.millis()).unwrap_or(i64::MAX);
         let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
         write!(f, "{time:.3}")
@@ -46,6 +49,16 @@ impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'de, str>::deserialize(deserializer)?;
         Self::parse(&text).map_err(D::Error::custom)
+    }
+}
+
+/// An id, written as its text without being made a text of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Id<T>(pub(super) T);
+
+impl<T: fmt::Display> Serialize for Id<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
     }
 }
 
@@ -100,6 +113,30 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
+/// A value that must be an object. Serde alone would read an array as the members of one, in their order.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members))
+    }
+}
+
 /// A payload as it goes out. It was read to its end when it came in; one that is no JSON is a mistake that must not go out
 /// as something else.
 pub(super) fn raw(payload: &Payload) -> &RawValue {
@@ -140,7 +177,7 @@ pub(super) fn read_checked<T: DeserializeOwned, U>(
     body: &[u8],
     check: impl FnOnce(T) -> Result<U, Problem>,
 ) -> Result<U, Problem> {
-    // Serde would read an array as the members of an object in their order.
+    // As for an [`Object`].
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(not_an_object(body));
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use semel_core::ids::JobId;
 use semel_core::outcome::Effect;
 use semel_store::group_commit::CommitError;
@@ -28,11 +27,10 @@ pub(crate) struct Settling {
 impl Telemetry {
     /// A worker settles. It is told in the trace that the request names, or in that of the delivery if this server handed it
     /// out. Where neither is known there is nothing to link it to, and it is not told.
-    pub(crate) fn settling(&self, command: &Command, headers: &HeaderMap) -> Option<Settling> {
+    pub(crate) fn settling(&self, command: &Command, asked: Option<Context>) -> Option<Settling> {
         let recorder = self.recorder()?;
         let Command::Settle(settle) = command else { return None };
         let delivery = settle.token().and_then(|token| recorder.handed().get(token));
-        let asked = Context::of_request(headers);
         let parent = asked.or(delivery).filter(|parent| parent.is_sampled())?;
         Some(Settling {
             recorder: recorder.clone(),

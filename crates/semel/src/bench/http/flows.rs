@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::client::Conn;
-use super::load::{self, LEASE, Numbers};
+use super::load::{self, BATCHERS, LEASE, Numbers};
 use super::server::Server;
 use super::worker::Worker;
 use crate::failure::Failure;
@@ -113,13 +113,13 @@ pub(super) fn pull(
     let began = Instant::now();
     let workers: JoinSet<Result<(), Failure>> = runtime.block_on(async {
         let mut workers = JoinSet::new();
-        for _ in 0..4 {
+        for _ in 0..BATCHERS {
             let conn = Conn::open(server.address, &server.secret).await?;
             workers.spawn(work(conn, queue.to_owned(), jobs, settled.clone(), last.clone()));
         }
         Ok::<_, Failure>(workers)
     })?;
-    load::batches(runtime, server, queue, 4, jobs, numbers)?;
+    load::batches(runtime, server, queue, BATCHERS, jobs, numbers)?;
     runtime.block_on(async {
         let mut workers = workers;
         while let Some(ended) = workers.join_next().await {

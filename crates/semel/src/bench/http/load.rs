@@ -19,6 +19,8 @@ pub(super) const CONNECTIONS: usize = 64;
 pub(in crate::bench) const PAYLOAD_BYTES: usize = 512;
 /// Jobs in one batch publish.
 pub(super) const BATCH: u64 = 100;
+/// Connections that publish batches at once, and that lease and settle them.
+pub(super) const BATCHERS: usize = 16;
 /// Jobs in one lease.
 pub(super) const LEASE: u64 = 50;
 

@@ -84,7 +84,7 @@ fn round(plan: &Plan, runtime: &Runtime, dir: &Path, progress: &mut Progress) ->
     let after = singles(&limit, plan.singles / 2)?;
     drop(limit);
     progress.start("batches", 2);
-    let batch = load::batches(runtime, &server, "batch", 16, plan.batched, &numbers)?;
+    let batch = load::batches(runtime, &server, "batch", load::BATCHERS, plan.batched, &numbers)?;
     let store = store_rate(plan, &dir.join("store"))?;
     progress.start("end to end", 5);
     let push = flows::push(runtime, &server, "push", plan.flow, &numbers)?;
@@ -150,7 +150,7 @@ fn memory(
     let numbers = Numbers::default();
     load::singles(runtime, &server, "single", plan.loaded / 4, &numbers)?;
     progress.set(1);
-    load::batches(runtime, &server, "single", 16, plan.loaded - plan.loaded / 4, &numbers)?;
+    load::batches(runtime, &server, "single", load::BATCHERS, plan.loaded - plan.loaded / 4, &numbers)?;
     Ok((rest, server.memory()))
 }
 

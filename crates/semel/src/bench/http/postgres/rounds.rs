@@ -82,7 +82,7 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
     progress.set(1);
     let single = load::singles(runtime, &server, "single", plan.singles, &numbers)?;
     progress.set(2);
-    let batch = load::batches(runtime, &server, "batch", 16, plan.batched, &numbers)?;
+    let batch = load::batches(runtime, &server, "batch", load::BATCHERS, plan.batched, &numbers)?;
     progress.set(3);
     let after = limit.inserts(runtime, plan.batched / 2)?;
     progress.start("end to end", 2);
