@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::name::QueueName;
@@ -13,6 +12,7 @@ use serde::ser::{SerializeMap, Serializer};
 use utoipa::ToSchema;
 
 use super::auth::Caller;
+use super::json::Json;
 use super::path::Params;
 use super::problem::{Problem, ProblemBody};
 use super::wire::{Seconds, Time};

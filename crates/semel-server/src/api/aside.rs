@@ -16,3 +16,32 @@ pub(super) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     }
     work()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn others_go_on_while_a_single_worker_is_at_something_large() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let waited = runtime.block_on(async {
+            let large = tokio::spawn(async {
+                let (tell, told) = mpsc::channel();
+                tokio::spawn(async move { tell.send(()) });
+                aside(FEW + 1, || told.recv_timeout(Duration::from_secs(30)))
+            });
+            large.await.unwrap()
+        });
+        assert_eq!(waited, Ok(()), "the other task ran before the large one was through");
+    }
+
+    #[tokio::test]
+    async fn where_there_is_one_thread_it_is_done_there() {
+        assert_eq!(aside(FEW + 1, || 7), 7);
+    }
+}

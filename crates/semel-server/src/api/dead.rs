@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
@@ -26,6 +25,7 @@ use utoipa_axum::routes;
 use super::auth::Caller;
 use super::body::Body;
 use super::jobs::{self, JobPage};
+use super::json::Json;
 use super::path::{InQueue, OfJob, Params};
 use super::problem::{Problem, ProblemBody};
 use super::replays::{FilterBody, ReplayView};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::key::Key;
@@ -16,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::auth::Caller;
 use super::body::{self, Body};
+use super::json::Json;
 use super::path::InQueue;
 use super::problem::{Problem, ProblemBody};
 use super::wire::{self, Seconds, Time};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::ids::JobId;
@@ -19,6 +18,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auth::Caller;
+use super::json::Json;
 use super::path::{OfJob, Params, Wait};
 use super::problem::{Problem, ProblemBody};
 use super::view::{Configs, JobView};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::job::Job;
@@ -16,6 +15,7 @@ use utoipa::ToSchema;
 use super::auth::Caller;
 use super::body::Body;
 use super::code::Code;
+use super::json::Json;
 use super::path::{InQueue, WithKey};
 use super::problem::{Problem, ProblemBody};
 use super::view::{Configs, EffectView, JobView};

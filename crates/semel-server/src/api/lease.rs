@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::ids::{DeliveryId, JobId, Token};
@@ -22,6 +21,7 @@ use utoipa::ToSchema;
 use super::aside::aside;
 use super::auth::Caller;
 use super::body::Body;
+use super::json::Json;
 use super::path::InQueue;
 use super::problem::{Problem, ProblemBody};
 use super::wire::{self, Id, Seconds, Time, raw};

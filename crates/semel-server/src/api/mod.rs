@@ -13,6 +13,7 @@ mod events;
 mod gloss;
 mod holds;
 mod jobs;
+mod json;
 pub mod keyring;
 mod keys;
 mod lease;

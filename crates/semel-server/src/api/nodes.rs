@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::records::Scope;
@@ -11,6 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auth::Caller;
+use super::json::Json;
 use super::problem::{Problem, ProblemBody};
 use super::wire::Time;
 use crate::service::Service;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
@@ -16,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::auth::{Anybody, Caller};
 use super::code::Code;
+use super::json::Json;
 use super::path::Named;
 use super::problem::{Problem, ProblemBody};
 use super::queues::CountsView;

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
@@ -31,6 +30,7 @@ use super::auth::Caller;
 use super::batch::{self, Batch, Checked};
 use super::body::{BatchBody, Body};
 use super::jobs;
+use super::json::Json;
 use super::path::{InQueue, Wait};
 use super::problem::{Problem, ProblemBody};
 use super::queues::RetryBody;

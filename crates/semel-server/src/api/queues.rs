@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -17,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::auth::Caller;
 use super::body::Body;
+use super::json::Json;
 use super::path::InQueue;
 use super::problem::{Problem, ProblemBody};
 pub(super) use super::queue_config::{QueueBody, RetryBody};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::name::Group;
@@ -16,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::auth::Caller;
+use super::json::Json;
 use super::path::Named;
 use super::problem::{Problem, ProblemBody};
 use super::wire::Time;

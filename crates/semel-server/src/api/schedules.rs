@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -22,6 +21,7 @@ use utoipa_axum::routes;
 
 use super::auth::Caller;
 use super::body::Body;
+use super::json::Json;
 use super::path::Named;
 use super::problem::{Problem, ProblemBody};
 use super::wire::{self, Time};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use semel_core::ids::{JobId, Token};
@@ -23,6 +22,7 @@ use super::body::{BatchBody, Body};
 use super::code::Code;
 use super::holds;
 use super::jobs;
+use super::json::Json;
 use super::path::OfJob;
 use super::problem::{Problem, ProblemBody};
 use super::trace::InTrace;
