@@ -127,9 +127,22 @@ impl<T> Batcher<T> {
 
     /// The same for a hand-written future.
     pub fn poll_batch(&self, cx: &Context<'_>, max: usize) -> Poll<Option<Vec<T>>> {
+        self.poll_batch_cut(cx, max, |_, count| count)
+    }
+
+    /// The same, and where more wait than are taken, `cut` says how many of them that is to be, at least one and no more than
+    /// it is told.
+    pub fn poll_batch_cut(
+        &self,
+        cx: &Context<'_>,
+        max: usize,
+        cut: impl FnOnce(&VecDeque<T>, usize) -> usize,
+    ) -> Poll<Option<Vec<T>>> {
         let mut state = self.lock();
         if state.urgent || (state.closed && !state.waiting.is_empty()) {
-            let count = state.waiting.len().min(max.max(1));
+            let most = state.waiting.len().min(max.max(1));
+            let count =
+                if most < state.waiting.len() { cut(&state.waiting, most).clamp(1, most) } else { most };
             // What is left was kept waiting by the size of a batch alone.
             state.urgent = count < state.waiting.len();
             return Poll::Ready(Some(state.waiting.drain(..count).collect()));
@@ -243,6 +256,17 @@ mod tests {
         assert_eq!(poll(batcher.next_batch(3)), Poll::Ready(Some(vec![0, 1, 2])));
         assert_eq!(poll(batcher.next_batch(3)), Poll::Ready(Some(vec![3, 4])));
         assert_eq!(poll(batcher.next_batch(3)), Poll::Pending);
+    }
+
+    #[test]
+    fn a_batch_that_leaves_some_is_cut_where_it_is_said() {
+        let batcher = Batcher::new(8);
+        (0..5).for_each(|n| batcher.push(n).unwrap());
+        let cx = Context::from_waker(Waker::noop());
+        let two_less = |_: &VecDeque<i32>, count: usize| count.saturating_sub(2);
+        assert_eq!(batcher.poll_batch_cut(&cx, 4, two_less), Poll::Ready(Some(vec![0, 1])));
+        assert_eq!(batcher.poll_batch_cut(&cx, 1, two_less), Poll::Ready(Some(vec![2])), "never nothing");
+        assert_eq!(batcher.poll_batch_cut(&cx, 4, two_less), Poll::Ready(Some(vec![3, 4])), "none are left");
     }
 
     #[test]

@@ -15,6 +15,7 @@
 mod caller;
 mod pace;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -368,7 +369,11 @@ impl Driver {
     fn next_batch(&mut self, cx: &Context<'_>) -> Poll<Option<Vec<Ticket>>> {
         match self.kept_back.take() {
             Some(batch) => Poll::Ready(Some(batch)),
-            None => self.line.queue.poll_batch(cx, self.line.options.max_batch),
+            // One commit after the other is best when each is full.
+            None if self.line.options.in_flight == 1 => {
+                self.line.queue.poll_batch(cx, self.line.options.max_batch)
+            }
+            None => self.line.queue.poll_batch_cut(cx, self.line.options.max_batch, between_parcels),
         }
     }
 
@@ -379,9 +384,10 @@ impl Driver {
         first.is_some() && self.on_their_way.iter().any(|commit| commit.parcel == first)
     }
 
-    /// Whether the last commit has set out so recently that the next waits for its end, or for the time to pass.
+    /// Whether the last commit has set out so recently that the next waits for its end, or for the time to pass. One that is
+    /// full gains nothing by waiting.
     fn is_too_soon(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.on_their_way.is_empty() {
+        if self.on_their_way.is_empty() || self.line.queue.waiting() >= self.line.options.max_batch {
             self.company = None;
         }
         self.company.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_pending())
@@ -412,6 +418,15 @@ impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("on_their_way", &self.on_their_way.len()).finish_non_exhaustive()
     }
+}
+
+/// How many of the first `count` tickets to take so that no parcel is divided: its second half would have to wait for the
+/// commit of the first. One that is larger than a batch is, all the same.
+fn between_parcels(waiting: &VecDeque<Ticket>, count: usize) -> usize {
+    let parcel = |place: usize| waiting.get(place).and_then(|ticket| ticket.caller.parcel());
+    let divided = parcel(count);
+    let whole = (1..=count).rev().find(|place| divided.is_none() || parcel(place - 1) != divided);
+    whole.unwrap_or(count)
 }
 
 /// Has one batch applied and tells its callers.

@@ -104,6 +104,40 @@ async fn what_was_sent_at_once_is_committed_in_order() {
 }
 
 #[tokio::test]
+async fn what_was_sent_at_once_is_not_divided_among_commits_if_it_fits_into_one() {
+    let (commit, gate, _driver) = Gate::start(Options { max_batch: 5, in_flight: 3, ..Options::default() });
+    let first = submit(&commit, 0);
+    gate.reached_by(1).await;
+    // Three parcels of two, pushed before the driver runs again.
+    let parcel = move |from: u64| {
+        let commit = commit.clone();
+        async move { commit.submit_all((from..from + 2).map(command).collect()).await }
+    };
+    let parcels = tokio::spawn(async move { tokio::join!(parcel(1), parcel(3), parcel(5)) });
+    gate.reached_by(3).await;
+    assert_eq!(gate.batches(), [vec![0], vec![1, 2, 3, 4], vec![5, 6]], "none waits for another");
+    gate.let_through(3);
+    first.await.unwrap().unwrap();
+    let (one, two, three) = parcels.await.unwrap();
+    assert!([one, two, three].iter().flatten().all(Result::is_ok));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_is_full_does_not_wait_to_be_alone() {
+    let long = Duration::from_secs(3600);
+    let options = Options { max_batch: 2, in_flight: 2, stagger: long, ..Options::default() };
+    let (commit, gate, _driver) = Gate::start(options);
+    // Both batches are there when the driver first looks: the second is full, and sets out at once.
+    let callers: Vec<_> = (0..4).map(|number| submit(&commit, number)).collect();
+    gate.reached_by(2).await;
+    assert_eq!(gate.batches(), [[0, 1], [2, 3]]);
+    gate.let_through(2);
+    for caller in callers {
+        caller.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn what_is_kept_back_is_told_when_the_driver_goes_away() {
     let (commit, gate, driver) = Gate::start(Options { max_batch: 1, in_flight: 2, ..Options::default() });
     let parcel = {
