@@ -45,9 +45,9 @@ pub(crate) fn run(wish: Wish) -> Result<(), Failure> {
     }
     host::preflight(&config)?;
     let stop = signals::listen()?;
-    let (runtime, store): (_, Arc<dyn Store>) = match &data {
-        Some(dir) => (host::runtime_beside_store()?, Arc::new(opening::store(dir, Options::default())?)),
-        None => (host::runtime()?, Arc::new(MemoryStore::new(Arc::new(SystemClock::new())))),
+    let store: Arc<dyn Store> = match &data {
+        Some(dir) => Arc::new(opening::store(dir, Options::default())?),
+        None => Arc::new(MemoryStore::new(Arc::new(SystemClock::new()))),
     };
     let place = Place::embedded(data.as_deref().unwrap_or("memory".as_ref()), store);
     let ready = move |address: SocketAddr| {
@@ -58,7 +58,7 @@ pub(crate) fn run(wish: Wish) -> Result<(), Failure> {
     let journal = if quiet { None } else { Some(read_along()?) };
     // Webhooks of a developer are on the developer's machine.
     let host = Host { guard: Guard::open_to_loopback(), config, place, dev: true, journal };
-    runtime.block_on(host.run(Box::new(ready), stop))
+    host::runtime()?.block_on(host.run(Box::new(ready), stop))
 }
 
 /// Shows what happens, on a thread of its own: the server does not wait for a terminal.

@@ -55,23 +55,11 @@ impl Place {
 /// What tells people that the server can be reached.
 pub(crate) type Ready = Box<dyn FnOnce(SocketAddr) -> Result<(), Failure>>;
 
-/// The runtime of a server: a worker per core. With a second one, what takes long does not keep the others waiting.
+/// The runtime of a server: a worker for every core but one, which is left to the store's own thread, or to whatever there is
+/// beside the server. On two cores a second worker took a tenth more processor time per publish than one, on a directory and on
+/// PostgreSQL, and was no faster. What is large steps aside for other requests (`api/aside.rs` of the server).
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
-    runtime_of(cores().max(2))
-}
-
-/// The runtime of a server on an embedded store, which has a thread of its own: one core is left to that. On two cores a third
-/// busy thread costs a tenth more processor time than it saves anybody in waiting, and requests that are large step aside
-/// for the others (`semel_server::api`).
-pub(crate) fn runtime_beside_store() -> Result<Runtime, Failure> {
-    runtime_of(cores().saturating_sub(1).max(1))
-}
-
-fn cores() -> usize {
-    thread::available_parallelism().map_or(2, usize::from)
-}
-
-fn runtime_of(workers: usize) -> Result<Runtime, Failure> {
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1));
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(workers).enable_all().build().map_err(Failure::io("start a runtime"))
 }

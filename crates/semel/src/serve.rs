@@ -15,16 +15,10 @@ pub(crate) fn run(config: Config) -> Result<(), Failure> {
     logs::start(config.log);
     host::preflight(&config)?;
     let stop = signals::listen()?;
-    let (runtime, place) = match &config.store.url {
-        Some(url) => {
-            let runtime = host::runtime()?;
-            let place = runtime.block_on(opening::database(url, &config))?;
-            (runtime, place)
-        }
-        None => {
-            let store = Arc::new(opening::store(&config.data, Options::default())?);
-            (host::runtime_beside_store()?, Place::embedded(&config.data, store))
-        }
+    let runtime = host::runtime()?;
+    let place = match &config.store.url {
+        Some(url) => runtime.block_on(opening::database(url, &config))?,
+        None => Place::embedded(&config.data, Arc::new(opening::store(&config.data, Options::default())?)),
     };
     let tls = config.tls.cert.is_some();
     let store = place.name.clone();

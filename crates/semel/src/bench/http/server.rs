@@ -99,8 +99,7 @@ pub(crate) fn be_server(store: &str, dir: &Path, key: Option<String>) -> Result<
     };
     let said = secret.expose().to_owned();
     let ready = move |address| kin::say(&Ready { address, secret: said });
-    // The limit is the server of the embedded store, without it.
-    let runtime = if store == "postgres" { host::runtime() } else { host::runtime_beside_store() }?;
+    let runtime = host::runtime()?;
     let place = match store {
         "none" => Place::embedded(dir, Arc::new(NoStore::new())),
         "postgres" => {
