@@ -10,7 +10,7 @@ use super::wire::{self, Object};
 pub(super) trait Batch: DeserializeOwned {
     /// What an item should be.
     type Item: DeserializeOwned;
-    /// The same batch, if every item is one.
+    /// The same batch, if every item is one and they are not too many.
     type Readable: DeserializeOwned;
     /// The member that has the items.
     const MEMBER: &str;
@@ -19,8 +19,10 @@ pub(super) trait Batch: DeserializeOwned {
     /// Most of them.
     const MAX: usize;
 
+    /// Its items.
     fn readable(whole: Self::Readable) -> Vec<Object<Self::Item>>;
 
+    /// The texts of its items.
     fn raw(self) -> Vec<Box<RawValue>>;
 }
 
@@ -55,6 +57,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::api::wire::AtMost;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -65,7 +68,7 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Readable {
-        numbers: Vec<Object<Number>>,
+        numbers: AtMost<3, Object<Number>>,
     }
 
     #[derive(Debug, Default, Deserialize)]
@@ -82,7 +85,7 @@ mod tests {
         const MAX: usize = 3;
 
         fn readable(whole: Readable) -> Vec<Object<Number>> {
-            whole.numbers
+            whole.numbers.0
         }
 
         fn raw(self) -> Vec<Box<RawValue>> {

@@ -10,8 +10,7 @@ use super::problem::Problem;
 /// Room for the answer to one publish or settle, which most answers are.
 const ROOM: usize = 256;
 
-/// An answer in JSON. It is written to a plain vector, into which an answer of a hundred jobs is written in half the time that
-/// axum's own takes.
+/// An answer in JSON, written to a plain vector. Axum's own writes through `BytesMut`, which looks for room at every comma.
 #[derive(Debug)]
 pub(super) struct Json<T>(pub(super) T);
 

@@ -36,7 +36,7 @@ use super::problem::{Problem, ProblemBody};
 use super::queues::RetryBody;
 use super::trace::InTrace;
 use super::view::{Configs, JobView};
-use super::wire::{self, Id, Object, Seconds, Time, WholeSeconds};
+use super::wire::{self, AtMost, Id, Object, Seconds, Time, WholeSeconds};
 use crate::service::Service;
 use crate::telemetry::context::{self, Context};
 use crate::telemetry::{Publishing, Telemetry};
@@ -97,7 +97,7 @@ pub(super) struct BatchOfPublishes {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Readable {
-    jobs: Vec<Object<PublishBody>>,
+    jobs: AtMost<BATCH_MAX, Object<PublishBody>>,
 }
 
 impl Batch for BatchOfPublishes {
@@ -108,7 +108,7 @@ impl Batch for BatchOfPublishes {
     const MAX: usize = BATCH_MAX;
 
     fn readable(whole: Readable) -> Vec<Object<PublishBody>> {
-        whole.jobs
+        whole.jobs.0
     }
 
     fn raw(self) -> Vec<Box<RawValue>> {

@@ -26,7 +26,7 @@ use super::json::Json;
 use super::path::OfJob;
 use super::problem::{Problem, ProblemBody};
 use super::trace::InTrace;
-use super::wire::{self, Id, Object, Seconds, Time};
+use super::wire::{self, AtMost, Id, Object, Seconds, Time};
 use crate::service::Service;
 
 /// Most items in one batch of settles.
@@ -363,7 +363,7 @@ pub(super) struct Items {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Readable {
-    items: Vec<Object<Item>>,
+    items: AtMost<SETTLE_MAX, Object<Item>>,
 }
 
 impl Batch for Items {
@@ -374,7 +374,7 @@ impl Batch for Items {
     const MAX: usize = SETTLE_MAX;
 
     fn readable(whole: Readable) -> Vec<Object<Item>> {
-        whole.items
+        whole.items.0
     }
 
     fn raw(self) -> Vec<Box<RawValue>> {

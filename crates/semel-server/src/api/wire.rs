@@ -9,7 +9,7 @@ use semel_core::payload::Payload;
 use semel_core::time::{Millis, Timestamp};
 use semel_core::violation::Violations;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -134,6 +134,38 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
         T::deserialize(MapAccessDeserializer::new(members))
+    }
+}
+
+/// A list of no more than `MAX`. A longer one is given up where it becomes too long: a body of a few megabytes can name millions
+/// of items, each of which takes a hundred times as much memory as its text.
+#[derive(Debug)]
+pub(super) struct AtMost<const MAX: usize, T>(pub(super) Vec<T>);
+
+impl<'de, const MAX: usize, T: Deserialize<'de>> Deserialize<'de> for AtMost<MAX, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ListVisitor::<MAX, T>(PhantomData)).map(Self)
+    }
+}
+
+struct ListVisitor<const MAX: usize, T>(PhantomData<T>);
+
+impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for ListVisitor<MAX, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX}")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if list.len() == MAX {
+                return Err(A::Error::invalid_length(MAX + 1, &self));
+            }
+            list.push(item);
+        }
+        Ok(list)
     }
 }
 
@@ -280,6 +312,14 @@ mod tests {
             words.contains("must be") && !words.contains("is required"),
             "it is there, and wrong: {words}"
         );
+    }
+
+    #[test]
+    fn a_list_is_read_no_further_than_it_may_be_long() {
+        let read = |text: &str| serde_json::from_str::<AtMost<2, u8>>(text).map(|list| list.0);
+        assert_eq!(read("[1, 2]").unwrap(), [1, 2]);
+        let too_long = read("[1, 2, 3, this is not even JSON").unwrap_err();
+        assert!(too_long.to_string().contains("at most 2"), "{too_long}");
     }
 
     #[test]
