@@ -315,9 +315,11 @@ static CHANGE_QUEUES: Sql = Sql {
 static NONE: Vec<i64> = Vec::new();
 
 impl Writes {
-    /// Whether jobs with new keys are made.
+    /// Whether jobs with new keys are made, and nothing is added to a key: that may be one of the new ones, which must be there
+    /// by then (a job that is buried and published again in one batch).
     fn makes_jobs(&self) -> bool {
-        !(self.new_keys.id.is_empty() || self.jobs.id.is_empty() || self.live_new.id.is_empty())
+        let some = !(self.new_keys.id.is_empty() || self.jobs.id.is_empty() || self.live_new.id.is_empty());
+        some && self.more_keys.id.is_empty()
     }
 
     /// Whether unfinished jobs finish.
@@ -402,5 +404,24 @@ impl Writes {
         if !self.tallies.queue.is_empty() && !self.ends_jobs() {
             flight.query(&ADD_TALLIES, self.tallies.params());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::key::Key;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_new_is_there_before_more_is_added_to_it() {
+        let key = Key::try_from("k").unwrap();
+        let mut writes = Writes::default();
+        writes.jobs.id = vec![1, 2];
+        writes.live_new.id = vec![2];
+        writes.new_keys.push(7, &key, 1);
+        assert!(writes.makes_jobs(), "the key comes with its job");
+        writes.more_keys.push(7, &key, 2);
+        assert!(!writes.makes_jobs(), "the key comes first");
     }
 }
