@@ -57,7 +57,7 @@ pub(crate) type Ready = Box<dyn FnOnce(SocketAddr) -> Result<(), Failure>>;
 
 /// The runtime of a server: a worker for every core but one, which is left to the store's own thread, or to whatever there is
 /// beside the server. On two cores a second worker took a tenth more processor time per publish than one, on a directory and on
-/// PostgreSQL, and was no faster. What is large steps aside for other requests (`api/aside.rs` of the server).
+/// PostgreSQL, and was no faster. Large batches and leases step aside for other requests (`api/aside.rs` of the server).
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let workers = thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1));
     let mut builder = Builder::new_multi_thread();

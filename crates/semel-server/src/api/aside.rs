@@ -3,7 +3,7 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-/// Bytes that are read or written within a millisecond.
+/// More than a few batches of a hundred small jobs have. To step aside costs a thread's wake-up, which is not worth it for less.
 const FEW: usize = 256 * 1024;
 
 /// Does work about that many bytes. What is about many steps aside for it: the other requests of its worker, of which there may

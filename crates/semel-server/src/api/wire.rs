@@ -138,7 +138,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 }
 
 /// A list of no more than `MAX`. A longer one is given up where it becomes too long: a body of a few megabytes can name millions
-/// of items, each of which takes a hundred times as much memory as its text.
+/// of items, each of which takes many times as much memory as its text.
 #[derive(Debug)]
 pub(super) struct AtMost<const MAX: usize, T>(pub(super) Vec<T>);
 
