@@ -108,16 +108,21 @@ impl Checkpointer {
         self.retry_at = if complete { 0 } else { logged.saturating_add(RESTART_PAGES) };
         Ok(())
     }
-}
 
-impl Drop for Checkpointer {
-    fn drop(&mut self) {
+    /// Ends the thread, after the checkpoint that it may be at.
+    pub(crate) fn stop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
             tracing::error!("the checkpoint thread panicked");
         }
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

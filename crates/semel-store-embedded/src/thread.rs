@@ -261,8 +261,9 @@ impl Desk<'_> {
             return Ok(());
         }
         engine.shut_down().map_err(|fault| fault.rolled_back())?;
-        // With nothing left in the log the next open has nothing to recover. Somebody who still reads prevents it, which
-        // does no harm.
+        // With nothing left in the log the next open has nothing to recover. Our own thread in the middle of a checkpoint would
+        // prevent it, so it ends first. Somebody else who still reads prevents it too, which does no harm.
+        self.checkpointer.stop();
         let busy = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         match busy.map_err(|e| StoreError::Failed(e.to_string()))? {
             0 => unclosed::clear(dir),

@@ -282,6 +282,24 @@ async fn a_store_that_lost_its_database_is_not_taken_for_a_new_one() {
     assert!(refused.contains("not empty"), "{refused}");
 }
 
+/// The last commit sends the checkpoint thread off, and closing comes while it is at work.
+#[tokio::test]
+async fn closing_in_the_middle_of_a_checkpoint_leaves_an_empty_log_and_no_mark() {
+    for _ in 0..10 {
+        let dir = TempDir::new().unwrap();
+        let store = EmbeddedStore::open(dir.path(), options()).unwrap();
+        fill(&store, 0..1).await;
+        let large = Payload::from_json(format!("\"{}\"", "x".repeat(60_000))).unwrap();
+        let draft = Draft::new(name(), large).check().unwrap();
+        for answer in store.apply(vec![Command::Publish(draft); 60]).await.unwrap() {
+            answer.unwrap();
+        }
+        store.close().await.unwrap();
+        assert!(!dir.path().join("semel.open").exists(), "the mark is still there");
+        assert_eq!(fs::metadata(dir.path().join("semel.db-wal")).map_or(0, |log| log.len()), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_newer_format_is_refused_by_name() {
     let dir = TempDir::new().unwrap();
