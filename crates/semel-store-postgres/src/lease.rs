@@ -8,17 +8,19 @@ mod held;
 mod next;
 mod statements;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use semel_core::ids::JobId;
-use semel_core::job::JobSpec;
-use semel_core::lease::{Delivery, LeaseRequest};
+use semel_core::job::{Job, JobSpec, Progress};
+use semel_core::lease::{Delivery, Lease, LeaseRequest};
 use semel_core::name::QueueName;
 use semel_core::queue::Rules;
 use semel_core::time::Timestamp;
 use semel_store::StoreError;
+use semel_store::working::Stored;
 
-use crate::catalog::Seen;
+use crate::catalog::{Seen, queue_id};
 use crate::fault::Fault;
 use crate::patience::Patience;
 use crate::row::{Cells, JobRow, QueueRow, count, job_id, sql_id, sql_time, sql_token, time, token};
@@ -108,16 +110,37 @@ impl PostgresStore {
             return Ok(if as_known { Tried::Leased(Vec::new()) } else { Tried::NotSo });
         }
         let now = self.clock.decides(now);
-        let mut deliveries = Vec::with_capacity(rows.len());
+        let (mut deliveries, mut plain) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
             let mut cells = Cells::of(row);
             let _: (i64, bool) = (cells.take()?, cells.take()?);
-            deliveries.push(read_delivery(&mut cells, request.queue(), rules, None)?);
+            let (due, has_story): (i64, bool) = (cells.take()?, cells.take()?);
+            let delivery = read_delivery(&mut cells, request.queue(), rules, None)?;
+            if !has_story && self.options.prepare {
+                plain.push(handed_out(&delivery, *id, time(due), now));
+            }
+            deliveries.push(delivery);
         }
         if request.duration().is_none() {
             set_deadlines(session, &mut deliveries, rules, now).await?;
         }
+        self.handed_out.note(plain);
         Ok(Tried::Leased(deliveries))
+    }
+}
+
+/// The job of a delivery of which no more is to be told than that it is out. Its deadline may be moved later, which decides
+/// nothing about how it ends.
+fn handed_out(delivery: &Delivery, queue: i32, due: Timestamp, now: Timestamp) -> Stored {
+    let Delivery { id, attempt, deferrals, token, deadline, ref spec, .. } = *delivery;
+    let progress = Progress { attempts: attempt.saturating_sub(1), deferrals, ..Progress::fresh(due) };
+    let lease = Lease { token, since: now, deadline, received: false };
+    Stored {
+        job: Job { id, spec: Arc::clone(spec), progress, duplicates: 0 },
+        queue: queue_id(queue),
+        lease: Some(lease),
+        open: true,
+        suppressed: VecDeque::new(),
     }
 }
 

@@ -13,6 +13,7 @@ mod days;
 pub mod doctor;
 mod fault;
 mod flight;
+mod handed_out;
 mod hosts;
 pub mod import;
 mod join;

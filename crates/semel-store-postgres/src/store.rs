@@ -10,6 +10,7 @@ use crate::apply::Luck;
 use crate::catalog::Catalog;
 use crate::clock::StoreClock;
 use crate::connect::{Maker, Pool};
+use crate::handed_out::HandedOut;
 use crate::join::Place;
 use crate::options::Options;
 use crate::peers::{Ear, Seat};
@@ -28,6 +29,8 @@ pub struct PostgresStore {
     pub(crate) catalog: Catalog,
     /// Whether new keys are to be expected.
     pub(crate) luck: Luck,
+    /// What it remembers of the deliveries that it handed out.
+    pub(crate) handed_out: HandedOut,
     /// When it looks after the partitions next.
     pub(crate) tend_days_at: Mutex<Timestamp>,
     /// How it hears the others.
@@ -55,8 +58,8 @@ impl PostgresStore {
         let listens = Maker::new(options.listen_url.as_deref().unwrap_or(url), &options)?.remembering(&pool);
         let ear = Ear::new(listens, pool.clone(), seat.clone());
         let (ids, catalog) = (Mutex::new(place.ids), Catalog::default());
-        let (luck, tend_days_at) = (Luck::default(), Mutex::default());
-        Ok(Self { pool, clock, options, seat, ids, catalog, luck, tend_days_at, ear })
+        let (luck, handed_out, tend_days_at) = (Luck::default(), HandedOut::default(), Mutex::default());
+        Ok(Self { pool, clock, options, seat, ids, catalog, luck, handed_out, tend_days_at, ear })
     }
 
     /// This node's number among the nodes of the store.

@@ -8,12 +8,13 @@
 //!   last flight     everything that changed, one statement per table and kind of change, and COMMIT
 //! ```
 //!
-//! A batch of nothing but publishes is tried in one call first, on the assumption that their keys are new (`fresh`).
+//! A batch of nothing but publishes and settles is tried in one call first, on the assumption that keys are new and that
+//! deliveries are as this node handed them out (`known`).
 //!
 //! Locks are always taken in the same order: queues, keys, jobs, records. A transaction that finds that it holds too little
 //! (a queue whose gate changes, under a shared lock) is undone and run again with more; it never takes more on the way.
 
-mod fresh;
+mod known;
 mod lent;
 mod load;
 mod queue;
@@ -27,7 +28,7 @@ use std::collections::BTreeSet;
 use semel_store::store::BATCH_MAX;
 use semel_store::{Answer, Command, Reply, StoreError};
 
-pub(crate) use fresh::Luck;
+pub(crate) use known::Luck;
 pub(crate) use load::read_done;
 pub(crate) use load::statements::lean_job_columns;
 pub(crate) use save::{look_at, writes};
@@ -111,7 +112,7 @@ impl PostgresStore {
     ) -> Result<Vec<Answer>, Setback> {
         let session = self.pool.session_within(patience).await?;
         if alone.is_empty()
-            && let Some(answers) = fresh::publish(self, &session, batch, wants).await?
+            && let Some(answers) = known::apply(self, &session, batch, wants).await?
         {
             return Ok(answers);
         }

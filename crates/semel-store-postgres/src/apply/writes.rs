@@ -10,7 +10,7 @@ use super::Setback;
 use super::work::Work;
 use crate::catalog::queue_number;
 use crate::flight::Flight;
-use crate::row::{DoneColumns, JobColumns, LiveColumns, LiveRow, Standing, TraceColumns};
+use crate::row::{DoneColumns, JobColumns, LiveColumns, LiveRow, Standing, TraceColumns, sql_time};
 use crate::session::Sql;
 use columns::{KeyIds, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
 
@@ -78,19 +78,35 @@ impl Writes {
         self.done_changed.push(new.job.id, queue_number(new.queue), &new.job.progress, look_at);
     }
 
-    /// Whether there is nothing but new jobs, each at the beginning of its life, and what counts them and keeps their keys.
-    pub(super) fn are_fresh(&self) -> bool {
-        let Self { jobs, live_new, new_keys, more_keys, left_keys, traces, short_lived, .. } = self;
-        let plain = live_new.open.iter().all(|open| *open)
+    /// Whether there is nothing but new jobs, each at the beginning of its life, jobs that end, and what counts them and keeps
+    /// their keys; and all of it happened `now`.
+    pub(super) fn are_plain(&self, now: Timestamp) -> bool {
+        let Self { jobs, live_new, live_gone, done_new, new_keys, .. } = self;
+        let now = sql_time(now);
+        let fresh = live_new.open.iter().all(|open| *open)
             && live_new.grp.iter().all(Option::is_none)
-            && live_new.progress.iter().all(Option::is_none);
-        let others = more_keys.id.len() + left_keys.id.len() + traces.job.len() + short_lived.len();
-        plain
-            && others == 0
+            && live_new.progress.iter().all(Option::is_none)
             && live_new.id == jobs.id
             && live_new.due == jobs.run_at
             && live_new.joined == jobs.created_at
-            && new_keys.id.len() == jobs.key.iter().flatten().count()
+            && jobs.created_at.iter().all(|at| *at == now)
+            && !jobs.gated.contains(&true)
+            && new_keys.id.len() == jobs.key.iter().flatten().count();
+        fresh
+            && *live_gone == done_new.id
+            && done_new.finished_at.iter().all(|at| *at == now)
+            && self.has_no_more()
+    }
+
+    /// Whether nothing is written but new jobs with their keys, jobs that end, and counts.
+    fn has_no_more(&self) -> bool {
+        let Self { more_keys, left_keys, live_changed, done_changed, done_gone, stripped, dropped, .. } =
+            self;
+        let Self { short_lived, traces, records, queues, .. } = self;
+        let keys = more_keys.id.len() + left_keys.id.len();
+        let changed = live_changed.id.len() + done_changed.id.len() + stripped.id.len();
+        let gone = done_gone.len() + dropped.len() + short_lived.len();
+        keys + changed + gone + traces.job.len() + records.kind.len() + queues.id.len() == 0
     }
 
     /// Sends everything in one flight; with the COMMIT if it is the last one.

@@ -59,7 +59,8 @@ macro_rules! lease_columns {
 }
 
 /// Leases jobs of a free queue. It gives one row at least, unless there is no such queue: the first two cells tell the time and
-/// whether the queue is free and as the node knows it.
+/// whether the queue is free and as the node knows it, the next two when a job was due and whether more has become of it than
+/// its columns tell.
 pub(super) static FREE_LEASE: Sql = Sql {
     text: concat!(
         "WITH RECURSIVE
@@ -82,7 +83,7 @@ pub(super) static FREE_LEASE: Sql = Sql {
               WHERE l.id = r.id
              RETURNING l.*
          )
-         SELECT t.now, named.as_known, ",
+         SELECT t.now, named.as_known, l.due, l.progress IS NOT NULL, ",
         lease_columns!(),
         " FROM t
          CROSS JOIN named

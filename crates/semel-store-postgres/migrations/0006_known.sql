@@ -1,0 +1,81 @@
+-- A batch that a node could decide by what it remembers, in one call and so in one round trip: new jobs, and jobs whose delivery
+-- ends. It does what add_fresh does, which nodes of the version before still call, and more.
+--
+-- `queues` (in order) are as the caller knows them, in these `versions`, and all was decided by a time `decided` that may
+-- differ from the database's by `slack` at most (NULL: the caller's clock is the one that counts). Returns the database's
+-- time; NULL if anything is not so, and then nothing has happened. A key that is known is a violation of its primary key; a
+-- delivery that is not out any more, or of whose job more is to be told than the caller knew, is SM001.
+--
+-- Every array has its price, so what is alike in all new jobs is not sent: without `priorities` they are all of the queue
+-- `job_queues[1]`, due at once, of priority 0, without group, metadata and overrides.
+CREATE FUNCTION semel.apply_known(
+    queues int[], versions bigint[], decided bigint, slack bigint,
+    key_queues int[], keys text[], key_ids bigint[],
+    ids bigint[], job_queues int[], job_keys text[], fingerprints bytea[], payloads text[],
+    due bigint[], priorities smallint[], groups text[], metadata text[], overrides text[],
+    ended bigint[], tokens bigint[], end_queues int[], states smallint[], end_due bigint[], attempts int[],
+    deferrals int[], stories text[], look_at bigint[],
+    tally_queues int[], unfinished bigint[], completed bigint[], dead bigint[], cancelled bigint[]
+) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    now constant bigint := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    sole constant int := job_queues[1];
+    gone bigint;
+BEGIN
+    IF abs(now - decided) > slack THEN
+        RETURN NULL;
+    END IF;
+    -- The lock of a queue (locks.rs), shared. What is read after it is as it stays until the end.
+    PERFORM pg_advisory_xact_lock_shared(1397050627, q.id) FROM unnest(queues) AS q (id);
+    IF EXISTS (
+        SELECT
+          FROM unnest(queues, versions) AS u (id, version)
+          LEFT JOIN semel.queue q ON q.id = u.id
+         WHERE (q.free AND NOT q.deleted AND q.version = u.version) IS NOT TRUE
+    ) THEN
+        RETURN NULL;
+    END IF;
+    IF cardinality(keys) > 0 THEN
+        INSERT INTO semel.key (queue, key, ids)
+        SELECT u.queue, u.key, ARRAY[u.id]
+          FROM unnest(key_queues, keys, key_ids) AS u (queue, key, id);
+    END IF;
+    IF cardinality(ended) > 0 THEN
+        DELETE FROM semel.live l
+         USING unnest(ended, tokens) AS u (id, token)
+         WHERE l.id = u.id AND l.token = u.token AND NOT l.received AND l.progress IS NULL;
+        GET DIAGNOSTICS gone = ROW_COUNT;
+        IF gone <> cardinality(ended) THEN
+            RAISE EXCEPTION 'a delivery that was to end is not as it was handed out' USING ERRCODE = 'SM001';
+        END IF;
+        INSERT INTO semel.done (id, queue, state, due, finished_at, attempts, deferrals, progress, look_at)
+        SELECT u.id, u.queue, u.state, u.due, decided, u.attempts, u.deferrals, u.story, u.look_at
+          FROM unnest(ended, end_queues, states, end_due, attempts, deferrals, stories, look_at)
+               AS u (id, queue, state, due, attempts, deferrals, story, look_at);
+    END IF;
+    IF cardinality(ids) > 0 AND priorities IS NULL THEN
+        INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, gated, fingerprint, payload)
+        SELECT u.id, sole, decided, decided, 0, u.key, false, u.fingerprint, u.payload
+          FROM unnest(ids, job_keys, fingerprints, payloads) AS u (id, key, fingerprint, payload);
+        INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
+        SELECT u.id, sole, 0, decided, true, decided, 0, 0
+          FROM unnest(ids) AS u (id);
+    ELSIF cardinality(ids) > 0 THEN
+        INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, grp, gated, fingerprint,
+                               payload, metadata, overrides)
+        SELECT u.id, u.queue, decided, u.due, u.priority, u.key, u.grp, false, u.fingerprint,
+               u.payload, u.metadata, u.overrides
+          FROM unnest(ids, job_queues, due, priorities, job_keys, groups, fingerprints, payloads, metadata, overrides)
+               AS u (id, queue, due, priority, key, grp, fingerprint, payload, metadata, overrides);
+        INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
+        SELECT u.id, u.queue, -u.priority, u.due, true, decided, 0, 0
+          FROM unnest(ids, job_queues, priorities, due) AS u (id, queue, priority, due);
+    END IF;
+    INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
+    SELECT * FROM unnest(tally_queues, unfinished, completed, dead, cancelled);
+    RETURN now;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION semel.apply_known FROM PUBLIC;
