@@ -57,6 +57,8 @@ struct State<T> {
     /// Every taker that found nothing. A push wakes them all: a wake-up given to one alone would be lost with that
     /// taker if it was dropped before it ran, and there are never more than a handful.
     takers: Vec<Waker>,
+    /// Who is to be woken when so many wait.
+    gatherer: Option<(Waker, usize)>,
 }
 
 impl<T> Batcher<T> {
@@ -69,6 +71,7 @@ impl<T> Batcher<T> {
                 urgent: false,
                 closed: false,
                 takers: Vec::new(),
+                gatherer: None,
             }),
             #[cfg(feature = "shuttle")]
             flaw: None,
@@ -159,6 +162,17 @@ impl<T> Batcher<T> {
         Poll::Pending
     }
 
+    /// Whether `count` items wait, or nothing more comes in. If not, the one who asked is woken when it is so: the last one who
+    /// asked, should there be several.
+    pub fn poll_gathered(&self, cx: &Context<'_>, count: usize) -> Poll<()> {
+        let mut state = self.lock();
+        if state.waiting.len() >= count || state.closed {
+            return Poll::Ready(());
+        }
+        state.gatherer = Some((cx.waker().clone(), count));
+        Poll::Pending
+    }
+
     /// Takes nothing more in. What is already there can still be taken.
     pub fn close(&self) {
         let mut state = self.lock();
@@ -212,8 +226,10 @@ fn list<T>(mut state: MutexGuard<'_, State<T>>, taker: &Waker) {
 /// Wakes the takers once the lock is free, so that they do not wake up only to wait for it.
 fn wake<T>(mut state: MutexGuard<'_, State<T>>) {
     let takers = mem::take(&mut state.takers);
+    let (waiting, closed) = (state.waiting.len(), state.closed);
+    let gatherer = state.gatherer.take_if(|(_, count)| waiting >= *count || closed);
     drop(state);
-    takers.into_iter().for_each(Waker::wake);
+    takers.into_iter().chain(gatherer.map(|(waker, _)| waker)).for_each(Waker::wake);
 }
 
 /// A mistake that a broken batcher makes, to show that the shuttle tests would catch it.

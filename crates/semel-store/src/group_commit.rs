@@ -6,13 +6,15 @@
 //!               +-- gathers while a commit is on its way
 //! ```
 //!
-//! It sits above the [`Store`] trait, once for every backend. There is no timer: the driver takes what has gathered as
-//! soon as the last commit is through, so an idle store answers at once and a busy one gets large batches.
+//! It sits above the [`Store`] trait, once for every backend. The driver takes what has gathered as soon as the last commit is
+//! through, so an idle store answers at once and a busy one gets large batches. There is no timer, except where a commit has a
+//! price of its own ([`Options::linger`], [`Options::stagger`]).
 //!
 //! Every accepted command is answered exactly once, whatever happens: by the store, or, if the driver goes away, with
 //! what is known then.
 
 mod caller;
+mod gathering;
 mod pace;
 
 use std::collections::VecDeque;
@@ -35,6 +37,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Sleep, sleep};
 
 use self::caller::{Caller, Parcel, heard};
+use self::gathering::Gathering;
 use self::pace::Pace;
 use crate::batcher::{Batcher, Rejected};
 use crate::command::{Answer, Command, Reply};
@@ -60,13 +63,16 @@ pub struct Options {
     /// twice the size; but none should wait for long behind one that is stuck. Others that commit to the same store
     /// ([`GroupCommit::share_with`]) make it longer.
     pub stagger: Duration,
+    /// How long after a commit the next waits for callers to come back, if there usually are several. With this set a commit
+    /// also sets out beside another once it has gathered as many commands.
+    pub linger: Duration,
 }
 
 impl Default for Options {
     /// Batches of 256 are past the point where a larger one is faster. Sixteen of them waiting are some 50 ms of work:
     /// whoever comes after that is better off coming back later.
     fn default() -> Self {
-        Self { capacity: 4096, max_batch: 256, in_flight: 1, stagger: Duration::ZERO }
+        Self { capacity: 4096, max_batch: 256, in_flight: 1, stagger: Duration::ZERO, linger: Duration::ZERO }
     }
 }
 
@@ -155,7 +161,7 @@ impl GroupCommit {
             capacity: options.capacity.max(1),
             max_batch: options.max_batch.clamp(1, BATCH_MAX),
             in_flight: options.in_flight.max(1),
-            stagger: options.stagger,
+            ..options
         };
         let line = Arc::new(Line {
             queue: Batcher::new(options.capacity),
@@ -167,7 +173,9 @@ impl GroupCommit {
         let (driver, alive) = watch::channel(());
         let desk = Arc::new(Desk { line: line.clone(), driver });
         let (on_their_way, kept_back, company) = (Vec::new(), None, None);
-        (Self { desk }, Driver { line, store, on_their_way, kept_back, company, alive: Some(alive) })
+        let gathering = Gathering::new(options.linger);
+        let alive = Some(alive);
+        (Self { desk }, Driver { line, store, on_their_way, kept_back, company, gathering, alive })
     }
 
     /// Says how many others commit to the same store. Each of them has a commit on its way, so this one's second would be
@@ -326,6 +334,7 @@ pub struct Driver {
     kept_back: Option<Vec<Ticket>>,
     /// When another commit may set out beside the last one.
     company: Option<Pin<Box<Sleep>>>,
+    gathering: Gathering,
     /// Dropped last, after the answers: whoever waits in [`GroupCommit::close`] may rely on them.
     alive: Option<watch::Receiver<()>>,
 }
@@ -333,6 +342,7 @@ pub struct Driver {
 /// A commit on its way.
 struct Commit {
     course: Pin<Box<dyn Future<Output = ()> + Send>>,
+    commands: usize,
     /// What its last command was sent with: the rest of that may be in the next batch.
     parcel: Option<u64>,
 }
@@ -342,7 +352,11 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..BATCHES_PER_TURN {
+            let before = self.on_their_way.len();
             self.on_their_way.retain_mut(|commit| commit.course.as_mut().poll(cx).is_pending());
+            if self.on_their_way.len() < before {
+                self.gathering.answered();
+            }
             if self.on_their_way.len() >= self.line.options.in_flight || self.is_too_soon(cx) {
                 return Poll::Pending;
             }
@@ -384,13 +398,23 @@ impl Driver {
         first.is_some() && self.on_their_way.iter().any(|commit| commit.parcel == first)
     }
 
-    /// Whether the last commit has set out so recently that the next waits for its end, or for the time to pass. One that is
-    /// full gains nothing by waiting.
+    /// Whether the next commit waits: for callers to come back, or beside another that has set out recently, until that is
+    /// through, time has passed, or enough have gathered. One that is full gains nothing by waiting.
     fn is_too_soon(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.on_their_way.is_empty() || self.line.queue.waiting() >= self.line.options.max_batch {
+        let queue = &self.line.queue;
+        let others: usize = self.on_their_way.iter().map(|commit| commit.commands).sum();
+        if others == 0 {
             self.company = None;
+            return self.gathering.is_under_way(cx, queue);
         }
-        self.company.as_mut().is_some_and(|time| time.as_mut().poll(cx).is_pending())
+        let full = self.line.options.max_batch;
+        let enough = self.gathering.beside(others).map_or(full, |enough| enough.min(full));
+        let Some(company) = &mut self.company else { return false };
+        if queue.poll_gathered(cx, enough).is_pending() && company.as_mut().poll(cx).is_pending() {
+            return true;
+        }
+        self.company = None;
+        false
     }
 
     fn begin(&mut self, batch: Vec<Ticket>) {
@@ -399,9 +423,10 @@ impl Driver {
             let sharers = self.line.others.load(Ordering::Relaxed).saturating_add(1);
             self.company = Some(Box::pin(sleep(stagger.saturating_mul(sharers))));
         }
-        let parcel = batch.last().and_then(|ticket| ticket.caller.parcel());
+        self.gathering.sets_out(batch.len());
+        let (parcel, commands) = (batch.last().and_then(|ticket| ticket.caller.parcel()), batch.len());
         let course = Box::pin(commit(self.store.clone(), self.line.clone(), batch));
-        self.on_their_way.push(Commit { course, parcel });
+        self.on_their_way.push(Commit { course, commands, parcel });
     }
 }
 

@@ -99,6 +99,28 @@ fn spawn_taker(batcher: Arc<Batcher<(usize, usize)>>) -> thread::JoinHandle<Vec<
     })
 }
 
+/// Somebody who waits for several hears of the last of them, or of the end.
+#[test]
+fn whoever_waits_for_several_is_woken_by_the_last() {
+    explore(|| {
+        let batcher = Arc::new(Batcher::new(2 * CAPACITY));
+        let pushers: Vec<_> = (0..2).map(|pusher| spawn_pair(batcher.clone(), pusher)).collect();
+        block_on(std::future::poll_fn(|cx| batcher.poll_gathered(cx, 4)));
+        assert_eq!(batcher.waiting(), 4);
+        pushers.into_iter().for_each(|pusher| pusher.join().unwrap());
+        let closer = {
+            let batcher = batcher.clone();
+            thread::spawn(move || batcher.close())
+        };
+        block_on(std::future::poll_fn(|cx| batcher.poll_gathered(cx, 5)));
+        closer.join().unwrap();
+    });
+}
+
+fn spawn_pair(batcher: Arc<Batcher<(usize, usize)>>, pusher: usize) -> thread::JoinHandle<()> {
+    thread::spawn(move || (0..2).for_each(|n| batcher.push((pusher, n)).unwrap()))
+}
+
 /// Somebody patient and somebody who hurries, in every order: the patient one is taken, and without the queue being closed.
 #[test]
 fn a_patient_item_is_taken_once_it_is_hurried() {
@@ -182,7 +204,8 @@ fn start(options: Options) -> (GroupCommit, Driver, Arc<Mutex<Log>>) {
     (commit, driver, log)
 }
 
-const TIGHT: Options = Options { capacity: 3, max_batch: 2, in_flight: 1, stagger: Duration::ZERO };
+const TIGHT: Options =
+    Options { capacity: 3, max_batch: 2, in_flight: 1, stagger: Duration::ZERO, linger: Duration::ZERO };
 const CALLERS: u64 = 3;
 
 /// What a caller sent and was told, in the order it sent it.
@@ -334,7 +357,7 @@ fn several_commits_may_be_on_their_way_but_no_more_than_allowed() {
     static MOST: AtomicUsize = AtomicUsize::new(0);
     explore(|| {
         let (commit, driver, log) =
-            start(Options { capacity: 6, max_batch: 1, in_flight: 2, stagger: Duration::ZERO });
+            start(Options { capacity: 6, max_batch: 1, in_flight: 2, ..Options::default() });
         let driver = shuttle::future::spawn(driver);
         let callers = (0..4).map(|caller| spawn_single(&commit, caller)).collect();
         // Closing waits for all of them, not only for the last one that was taken.

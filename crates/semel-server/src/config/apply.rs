@@ -26,6 +26,9 @@ const COMMITS_SHARED: usize = 4;
 /// How long such a commit is alone on its way: a little longer than most take, so that the next one is large instead of early.
 const COMMITS_APART: Duration = Duration::from_millis(3);
 
+/// How long after such a commit the next waits for callers to come back: two small commits cost more than one.
+const COMMITS_LINGER: Duration = Duration::from_millis(2);
+
 impl Config {
     /// The limits on connections.
     pub fn net_limits(&self) -> Limits {
@@ -57,16 +60,24 @@ impl Config {
             auth,
             body_limit: limits.body,
             batch_body_limit: limits.batch_body,
-            commit: group_commit::Options {
-                capacity: limits.waiting_commands,
-                in_flight: if self.store.url.is_some() { COMMITS_SHARED } else { 1 },
-                stagger: COMMITS_APART,
-                ..group_commit::Options::default()
-            },
+            commit: self.commits(),
             in_flight_per_queue: self.delivery.in_flight_per_queue,
             archive: self.archive.dir.clone(),
             identity: self.identity(),
             ..Options::default()
+        }
+    }
+
+    fn commits(&self) -> group_commit::Options {
+        let own = group_commit::Options { capacity: self.limits.waiting_commands, ..Default::default() };
+        match self.store.url {
+            None => own,
+            Some(_) => group_commit::Options {
+                in_flight: COMMITS_SHARED,
+                stagger: COMMITS_APART,
+                linger: COMMITS_LINGER,
+                ..own
+            },
         }
     }
 
@@ -141,9 +152,10 @@ mod tests {
         assert_eq!((config.net_limits().max_connections, config.net_limits().http2.max_streams), (7, 8));
         let options = config.service_options(AuthMode::Open);
         assert_eq!((options.commit.capacity, options.auth, options.dev), (9, AuthMode::Open, false));
-        assert_eq!(options.commit.in_flight, 1);
+        assert_eq!((options.commit.in_flight, options.commit.linger), (1, Duration::ZERO));
         config.store.url = Some(Secret::new("postgres://h/d"));
-        assert_eq!(config.service_options(AuthMode::Open).commit.in_flight, COMMITS_SHARED);
+        let shared = config.service_options(AuthMode::Open).commit;
+        assert_eq!((shared.capacity, shared.in_flight, shared.linger), (9, COMMITS_SHARED, COMMITS_LINGER));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::session::Sql;
 use crate::store::PostgresStore;
 
 /// The queues with a job that is due and free to go, rank by rank: the index has the jobs of each rank by their time, so
-/// one look at the first of each tells. A change of a queue's settings raises its version, a new queue has the highest id,
+/// one look at the first of each tells. (LIMIT and not EXISTS: for that, a planner who does not know the table yet reads all
+/// that is ready first.) A change of a queue's settings raises its version, a new queue has the highest id,
 /// and one that is gone is missing in the count.
 static SWEEP: Sql = Sql {
     text: concat!(
@@ -48,10 +49,11 @@ static SWEEP: Sql = Sql {
                            )
                            SELECT
                              FROM ranks r
-                            WHERE EXISTS (SELECT
-                                            FROM semel.live l
-                                           WHERE l.queue = q.id AND l.rank = r.rank AND l.token IS NULL AND l.open
-                                             AND l.due <= clock.now)
+                            CROSS JOIN LATERAL (SELECT
+                                                  FROM semel.live l
+                                                 WHERE l.queue = q.id AND l.rank = r.rank AND l.token IS NULL
+                                                   AND l.open AND l.due <= clock.now
+                                                 LIMIT 1) first
                        )
                      ORDER BY q.name
                 )
@@ -81,4 +83,50 @@ impl PostgresStore {
 /// A name that is none cannot be anybody's queue.
 fn known(name: &str) -> Option<QueueName> {
     QueueName::try_from(name).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::payload::Payload;
+    use semel_core::publish::Draft;
+    use semel_core::queue::QueueConfig;
+    use semel_store::{Command, Store};
+
+    use super::*;
+    use crate::options::Options;
+    use crate::scratch;
+
+    fn explained(sql: &Sql) -> &'static Sql {
+        let text = format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) {}", sql.text);
+        Box::leak(Box::new(Sql { text: text.leak(), types: sql.types }))
+    }
+
+    #[test]
+    fn a_sweep_reads_one_job_of_each_rank_however_many_are_ready() {
+        let (database, runtime) = (scratch::database(), scratch::runtime());
+        runtime.block_on(async {
+            let store = PostgresStore::open(database.url(), Options::default()).await.unwrap();
+            let name = QueueName::try_from("orders").unwrap();
+            let draft = Draft::new(name.clone(), Payload::from_json("1").unwrap());
+            let put = Command::PutQueue { name: name.clone(), config: Box::new(QueueConfig::default()) };
+            store.apply(vec![put]).await.unwrap()[0].clone().unwrap();
+            for _ in 0..20 {
+                store.apply(vec![Command::Publish(draft.clone().check().unwrap()); 100]).await.unwrap();
+            }
+            assert_eq!(store.sweep_queues().await.unwrap().ready, [name]);
+            let session = store.pool.session().await.unwrap();
+            let plan = session.query(explained(&SWEEP), &[&None::<i64>]).await.unwrap();
+            let lines: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+            let scans: Vec<_> = lines.iter().filter(|line| line.contains(" on live")).collect();
+            assert!(!scans.is_empty() && scans.iter().all(|line| !reads_many(line)), "{lines:#?}");
+            drop(session);
+            store.abandon();
+        });
+    }
+
+    /// Whether a line of a plan says that a scan gave more than one row.
+    fn reads_many(line: &str) -> bool {
+        let rows = line.split("rows=").nth(1).and_then(|rest| rest.split([' ', ')', '.']).next());
+        rows.is_some_and(|rows| rows.parse::<u64>().expect("a count of rows") > 1)
+    }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use semel_store::group_commit::{CommitError, GroupCommit, Options};
 use semel_store::{Command, StoreError};
-use tokio::task::yield_now;
+use tokio::task::{JoinHandle, yield_now};
 
-use crate::gate::{Gate, gather, submit, until_waiting};
+use crate::gate::{Gate, Told, gather, submit, until_waiting};
 use crate::support::{command, echo, numbers, store};
 
 #[tokio::test]
@@ -135,6 +135,80 @@ async fn a_commit_that_is_full_does_not_wait_to_be_alone() {
     for caller in callers {
         caller.await.unwrap().unwrap();
     }
+}
+
+/// Options under which the next commit waits for callers to come back.
+fn lingering(linger: Duration) -> Options {
+    Options { in_flight: 2, stagger: Duration::from_secs(3600), linger, ..Options::default() }
+}
+
+/// Submits commands that the driver finds together.
+fn crowd(commit: &GroupCommit, numbers: std::ops::Range<u64>) -> Vec<JoinHandle<Told>> {
+    numbers.map(|number| submit(commit, number)).collect()
+}
+
+async fn all_answered(callers: Vec<JoinHandle<Told>>) {
+    for caller in callers {
+        caller.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_waits_for_as_many_as_there_usually_are() {
+    let (commit, gate, _driver) = Gate::start(lingering(Duration::from_secs(3600)));
+    let first = crowd(&commit, 0..6);
+    gate.reached_by(1).await;
+    gate.let_through(2);
+    all_answered(first).await;
+    let mut back = crowd(&commit, 10..15);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(gate.batches(), [vec![0, 1, 2, 3, 4, 5]], "one of six is missing");
+    back.push(submit(&commit, 15));
+    all_answered(back).await;
+    assert_eq!(gate.batches()[1], [10, 11, 12, 13, 14, 15]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_do_not_come_back_are_waited_for_once() {
+    let span = Duration::from_millis(10);
+    let (commit, gate, _driver) = Gate::start(lingering(span));
+    gate.let_through(3);
+    all_answered(crowd(&commit, 0..6)).await;
+    let some = crowd(&commit, 10..12);
+    tokio::time::sleep(span - Duration::from_millis(1)).await;
+    assert_eq!(gate.batches().len(), 1);
+    all_answered(some).await;
+    assert_eq!(gate.batches()[1], [10, 11], "time is over");
+    let before = tokio::time::Instant::now();
+    all_answered(vec![submit(&commit, 20)]).await;
+    assert_eq!(before.elapsed(), Duration::ZERO, "two are so few that nobody waits for the second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_sends_one_after_the_other_is_answered_at_once() {
+    let (commit, gate, _driver) = Gate::start(lingering(Duration::from_secs(3600)));
+    gate.let_through(100);
+    for number in 0..100 {
+        all_answered(vec![submit(&commit, number)]).await;
+    }
+    assert_eq!(gate.batches().len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_sets_out_beside_another_once_it_is_as_large() {
+    let (commit, gate, _driver) = Gate::start(lingering(Duration::from_millis(1)));
+    let first = crowd(&commit, 0..40);
+    gate.reached_by(1).await;
+    let second = crowd(&commit, 100..139);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(gate.batches().len(), 1, "the first has forty");
+    let last = submit(&commit, 139);
+    gate.reached_by(2).await;
+    assert_eq!(gate.batches()[1].len(), 40);
+    gate.let_through(2);
+    all_answered(first).await;
+    all_answered(second).await;
+    all_answered(vec![last]).await;
 }
 
 #[tokio::test]

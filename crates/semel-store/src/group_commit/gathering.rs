@@ -1,0 +1,118 @@
+//! How many commands the next commit waits for.
+//!
+//! A commit to a database has a price of its own, that of some dozens of rows. Callers who have just been answered often come
+//! back at once, and a commit that sets out without them is small, as is the one after it. So for a moment after a commit the
+//! next waits until as many are there as there usually are. How many that is shows by itself: if more come it is more, if time
+//! runs out it is those who are there, and now and then one more is waited for than usual.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::batcher::Batcher;
+
+/// More than these are not waited for: most of what a commit costs is then what its commands cost.
+const WORTH_A_COMMIT: usize = 32;
+
+/// Fewer than these are not waited for: whoever sends one command after the other is answered at once.
+const FEW: usize = 4;
+
+/// How many commits find what is usual before more is waited for.
+const CONTENT_FOR: u32 = 32;
+
+/// What the driver knows about those who come back.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    /// How long they are waited for; zero if they are not.
+    span: Duration,
+    /// How many there usually are.
+    usual: usize,
+    /// How many commits in a row were as large.
+    content: u32,
+    /// Until when the next commit may wait.
+    until: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Gathering {
+    pub(super) fn new(span: Duration) -> Self {
+        Self { span, usual: 1, content: 0, until: None, timer: None }
+    }
+
+    /// Notes that callers have been answered.
+    pub(super) fn answered(&mut self) {
+        if self.usual >= FEW && !self.span.is_zero() {
+            self.until = Some(Instant::now() + self.span);
+            self.timer = None;
+        }
+    }
+
+    /// Notes that a commit sets out.
+    pub(super) fn sets_out(&mut self, commands: usize) {
+        self.until = None;
+        if commands < self.usual {
+            return;
+        }
+        self.content += 1;
+        self.usual = commands.min(WORTH_A_COMMIT);
+        if self.content >= CONTENT_FOR && self.usual >= FEW {
+            self.content = 0;
+            self.usual = (self.usual + self.usual / 4).min(WORTH_A_COMMIT);
+        }
+    }
+
+    /// For how many commands a commit sets out although `others` are on their way: as many as those, and not a small one. None
+    /// if it never does.
+    pub(super) fn beside(&self, others: usize) -> Option<usize> {
+        (!self.span.is_zero()).then(|| others.max(WORTH_A_COMMIT))
+    }
+
+    /// Whether the next commit waits still.
+    pub(super) fn is_under_way<T>(&mut self, cx: &mut Context<'_>, queue: &Batcher<T>) -> bool {
+        let Some(until) = self.until else { return false };
+        // Whoever comes first when nobody is there has the driver look again.
+        if queue.waiting() == 0 {
+            return false;
+        }
+        if queue.poll_gathered(cx, self.usual).is_pending() {
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timer.as_mut().poll(cx) == Poll::Pending {
+                return true;
+            }
+            self.usual = queue.waiting().max(1);
+            self.content = 0;
+        }
+        self.until = None;
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_more_is_waited_for_now_and_then_and_never_too_many() {
+        let mut gathering = Gathering::new(Duration::from_millis(1));
+        (1..CONTENT_FOR).for_each(|_| gathering.sets_out(8));
+        assert_eq!(gathering.usual, 8);
+        gathering.sets_out(8);
+        assert_eq!(gathering.usual, 10);
+        gathering.sets_out(9);
+        assert_eq!(gathering.usual, 10, "fewer came for another reason");
+        gathering.sets_out(1000);
+        assert_eq!(gathering.usual, WORTH_A_COMMIT);
+        (0..CONTENT_FOR).for_each(|_| gathering.sets_out(1000));
+        assert_eq!(gathering.usual, WORTH_A_COMMIT);
+    }
+
+    #[test]
+    fn few_are_not_waited_for_however_often_they_come() {
+        let mut gathering = Gathering::new(Duration::from_millis(1));
+        (0..10 * CONTENT_FOR).for_each(|_| gathering.sets_out(FEW - 1));
+        gathering.answered();
+        assert_eq!((gathering.usual, gathering.until), (FEW - 1, None));
+    }
+}
