@@ -42,9 +42,16 @@ BEGIN
           FROM unnest(key_queues, keys, key_ids) AS u (queue, key, id);
     END IF;
     IF cardinality(ended) > 0 THEN
+        -- In this order whatever the planner knows of the table (found_in_live in row/live.rs).
         DELETE FROM semel.live l
-         USING unnest(ended, tokens) AS u (id, token)
-         WHERE l.id = u.id AND l.token = u.token AND NOT l.received AND l.progress IS NULL;
+         USING (SELECT * FROM unnest(ended, tokens) AS u (id, token) LIMIT cardinality(ended)) u
+         CROSS JOIN LATERAL (
+               SELECT ctid AS at
+                 FROM semel.live
+                WHERE id = u.id AND token = u.token AND NOT received AND progress IS NULL
+               OFFSET 0
+               ) spot
+         WHERE l.ctid = spot.at;
         GET DIAGNOSTICS gone = ROW_COUNT;
         IF gone <> cardinality(ended) THEN
             RAISE EXCEPTION 'a delivery that was to end is not as it was handed out' USING ERRCODE = 'SM001';
@@ -79,3 +86,57 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION semel.apply_known FROM PUBLIC;
+
+-- As it was, but each job is looked up by itself: a plan that is made while the table is empty would read all of it later.
+CREATE OR REPLACE FUNCTION semel.lock_queues(queues int[], jobs bigint[], alone int[])
+RETURNS TABLE (
+    told_at bigint, is_alone boolean,
+    id int, name text, config text, gate text, secrets text, created_at bigint, version bigint, deleted boolean,
+    sweep_to bigint
+)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    wanted  int[] := queues;
+    located int[];
+    singly  int[] := '{}';
+    locked  int[] := '{}';
+    one     record;
+BEGIN
+    IF cardinality(jobs) > 0 THEN
+        located := ARRAY(
+            SELECT l.queue
+              FROM unnest(jobs) AS u (id)
+             CROSS JOIN LATERAL (SELECT queue FROM semel.live WHERE id = u.id LIMIT 1) l
+        );
+        wanted := wanted || located;
+        IF cardinality(located) < cardinality(jobs) THEN
+            wanted := wanted || ARRAY(
+                SELECT d.queue
+                  FROM unnest(jobs) AS u (id)
+                 CROSS JOIN LATERAL (SELECT queue FROM semel.done WHERE id = u.id LIMIT 1) d
+            );
+        END IF;
+    END IF;
+    FOR one IN
+        SELECT q.id, NOT q.free OR q.id = ANY (alone) AS singly
+          FROM semel.queue q
+         WHERE q.id = ANY (wanted)
+         ORDER BY q.id
+    LOOP
+        locked := locked || one.id;
+        IF one.singly THEN
+            singly := singly || one.id;
+            PERFORM pg_advisory_xact_lock(1397050627, one.id);
+        ELSE
+            PERFORM pg_advisory_xact_lock_shared(1397050627, one.id);
+        END IF;
+    END LOOP;
+    PERFORM set_config('semel.queues', locked::text, true);
+    RETURN QUERY
+        SELECT t.now, CASE WHEN q.id IS NOT NULL THEN q.id = ANY (singly) END,
+               q.id, q.name, q.config, q.gate, q.secrets, q.created_at, q.version, q.deleted, q.sweep_to
+          FROM (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now) t
+          LEFT JOIN semel.queue q ON q.id = ANY (locked);
+END
+$$;

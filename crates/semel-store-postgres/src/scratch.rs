@@ -5,6 +5,9 @@ use semel_store::StoreError;
 use tokio::runtime::Runtime;
 
 use crate::migrate::{MIGRATIONS, migrate};
+use crate::options::Options;
+use crate::session::{Link, Sql};
+use crate::store::PostgresStore;
 
 /// A runtime with everything in it.
 pub(crate) fn runtime() -> Runtime {
@@ -18,4 +21,37 @@ pub(crate) fn database() -> Database<'static> {
     let fill = |url: &str| runtime().block_on(migrate(url)).map(drop);
     let cluster = Shared::get().expect("a PostgreSQL cluster starts");
     cluster.database::<StoreError>(&template, fill).expect("a database is made")
+}
+
+/// Asserts that each statement, planned while `semel.live` is known to be empty, goes to the places of the rows it changes and
+/// never reads an index from end to end.
+pub(crate) fn assert_places_are_found(statements: &[&Sql]) {
+    let database = database();
+    runtime().block_on(async {
+        let store = PostgresStore::open(database.url(), Options::default()).await.expect("the store opens");
+        let session = store.pool.session().await.expect("there is a connection");
+        session.script("VACUUM ANALYZE semel.live").await.expect("it is empty");
+        for sql in statements {
+            let plan = kept_plan(&session, sql).await;
+            let lines: Vec<_> = plan.lines().collect();
+            let reads_all = |pair: &[&str]| {
+                pair[0].contains(" using ") && pair[0].contains(" on live") && !pair[1].contains("Index Cond")
+            };
+            let goes_there = plan.contains("Tid Scan on live") && !lines.windows(2).any(reads_all);
+            assert!(goes_there, "{}\n{plan}", sql.text);
+        }
+        drop(session);
+        store.abandon();
+    });
+}
+
+/// The plan that a connection makes of a statement once and keeps.
+async fn kept_plan(link: &Link, sql: &Sql) -> String {
+    let types: Vec<_> = sql.types.iter().map(|of| of.name()).collect();
+    let nothing = vec!["NULL"; types.len()].join(", ");
+    let text = format!("DEALLOCATE ALL; PREPARE kept ({}) AS {}", types.join(", "), sql.text);
+    link.script(&text).await.expect("the statement is prepared");
+    let rows = link.query_text(&format!("EXPLAIN EXECUTE kept ({nothing})"), &[]).await;
+    let lines = rows.expect("the statement is planned");
+    lines.iter().map(|row| row.get::<_, String>(0) + "\n").collect()
 }

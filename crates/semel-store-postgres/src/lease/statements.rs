@@ -3,10 +3,10 @@
 use tokio_postgres::types::Type;
 
 use crate::clock::database_now;
-use crate::row::{job_columns, queue_columns};
+use crate::row::{found_in_live, job_columns, queue_columns};
 use crate::session::Sql;
 
-/// The jobs that are ready, as a `SELECT` of their ids in ready order: priority by priority, because the index has the jobs
+/// The jobs that are ready, their ids and the places of their rows, in ready order: priority by priority, because the index has the jobs
 /// that are due first of each, and behind them perhaps a million that are not due. It ends with what locks a row.
 ///
 /// It needs `q (id)`, the queue, and `t (now)`; `$n` is the parameter with the number of jobs asked for.
@@ -30,10 +30,10 @@ macro_rules! ready_jobs {
                   WHERE r.rank IS NOT NULL
              ),
              ready AS MATERIALIZED (
-                 SELECT job.id
+                 SELECT job.*
                    FROM ranks r
                   CROSS JOIN LATERAL (
-                        SELECT l.id
+                        SELECT l.id, l.rank, l.due, l.ctid AS at
                           FROM semel.live l
                          WHERE l.queue = r.queue AND l.rank = r.rank AND l.token IS NULL AND l.open
                            AND l.due <= (SELECT now FROM t)
@@ -60,7 +60,7 @@ macro_rules! lease_columns {
 
 /// Leases jobs of a free queue. It gives one row at least, unless there is no such queue: the first two cells tell the time and
 /// whether the queue is free and as the node knows it, the next two when a job was due and whether more has become of it than
-/// its columns tell.
+/// its columns tell. How the rows are found again: `found_in_live`.
 pub(super) static FREE_LEASE: Sql = Sql {
     text: concat!(
         "WITH RECURSIVE
@@ -79,8 +79,8 @@ pub(super) static FREE_LEASE: Sql = Sql {
          taken AS (
              UPDATE semel.live l
                 SET token = nextval('semel.token'), since = t.now, deadline = t.now + $6, received = false, node = $7
-               FROM ready r, t
-              WHERE l.id = r.id
+               FROM (SELECT at FROM ready LIMIT $5) r, t
+              WHERE l.ctid = r.at
              RETURNING l.*
          )
          SELECT t.now, named.as_known, l.due, l.progress IS NOT NULL, ",
@@ -107,10 +107,13 @@ pub(super) static QUEUE: Sql = Sql {
 };
 
 pub(super) static SET_DEADLINES: Sql = Sql {
-    text: "UPDATE semel.live l
-              SET deadline = u.deadline
-             FROM unnest($1, $2, $3) AS u (id, token, deadline)
-            WHERE l.id = u.id AND l.token = u.token",
+    text: concat!(
+        "UPDATE semel.live l
+            SET deadline = u.deadline
+           FROM ",
+        found_in_live!("$1, $2, $3", "id, token, deadline"),
+        " WHERE l.ctid = u.at AND l.token = u.token"
+    ),
     types: &[Type::INT8_ARRAY, Type::INT8_ARRAY, Type::INT8_ARRAY],
 };
 
@@ -142,11 +145,10 @@ pub(super) static READY: Sql = Sql {
          ",
         ready_jobs!("$3"),
         "
-         SELECT l.id, j.overrides
+         SELECT r.id, j.overrides
            FROM ready r
-           JOIN semel.live l ON l.id = r.id
            JOIN semel.job j ON j.id = r.id
-          ORDER BY l.rank, l.due, l.id"
+          ORDER BY r.rank, r.due, r.id"
     ),
     types: &[Type::INT4, Type::INT8, Type::INT8],
 };
@@ -157,8 +159,9 @@ pub(super) static TAKE: Sql = Sql {
         "WITH taken AS (
              UPDATE semel.live l
                 SET token = nextval('semel.token'), since = $3, deadline = u.deadline, received = false, node = $4
-               FROM unnest($1, $2) AS u (id, deadline)
-              WHERE l.id = u.id
+               FROM ",
+        found_in_live!("$1, $2", "id, deadline"),
+        " WHERE l.ctid = u.at
              RETURNING l.*
          )
          SELECT ",
@@ -222,3 +225,14 @@ pub(super) static NEXT_EXPIRY: Sql = Sql {
             WHERE NOT q.deleted",
     types: &[],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch;
+
+    #[test]
+    fn plans_that_were_made_while_nothing_was_there_find_rows_by_their_place() {
+        scratch::assert_places_are_found(&[&FREE_LEASE, &SET_DEADLINES, &TAKE]);
+    }
+}

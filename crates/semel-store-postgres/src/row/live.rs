@@ -18,6 +18,28 @@ macro_rules! live_columns {
 }
 pub(crate) use live_columns;
 
+/// Rows of `semel.live` to change or delete, as an item `u` of a `FROM`: given columns, the first of which is the id, and the
+/// place of the row, `at`, to which the row's `ctid` is compared. `$1` has the ids.
+///
+/// A plan is kept, and it may be made while the table is empty, as it often is. Then reading all of it costs less than looking
+/// up a few ids, so a plain join would do that, row by row, when the table is full again. Here the order is fixed: the ids, each
+/// looked up (LATERAL behind OFFSET), then the place; and of a LIMIT that is not known the planner expects so little that it
+/// goes to the place of each.
+macro_rules! found_in_live {
+    ($arrays:literal, $columns:literal) => {
+        concat!(
+            "(SELECT u.*, spot.at
+                FROM (SELECT * FROM unnest(",
+            $arrays,
+            ") AS u (",
+            $columns,
+            ") LIMIT cardinality($1)) u
+               CROSS JOIN LATERAL (SELECT ctid AS at FROM semel.live WHERE id = u.id OFFSET 0) spot) u"
+        )
+    };
+}
+pub(crate) use found_in_live;
+
 /// An unfinished job.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LiveRow {

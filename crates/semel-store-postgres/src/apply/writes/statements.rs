@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use super::Writes;
 use super::columns::{KeyIds, QueueColumns, RecordColumns, StrippedColumns, TallyColumns};
 use crate::flight::Flight;
-use crate::row::{DoneColumns, JobColumns, LiveColumns, TraceColumns};
+use crate::row::{DoneColumns, JobColumns, LiveColumns, TraceColumns, found_in_live};
 use crate::session::{Param, Sql};
 
 /// Keys that were not known. Should another node have published one in the meantime the primary key says so, and the whole
@@ -155,15 +155,19 @@ static MAKE_JOBS: Sql = Sql {
 
 /// Jobs that finish, and the counts: what most batches write otherwise, in one call instead of three.
 static END_JOBS: Sql = Sql {
-    text: "WITH gone AS (
-               DELETE FROM semel.live l USING unnest($1) AS u (id) WHERE l.id = u.id
+    text: concat!(
+        "WITH gone AS (
+               DELETE FROM semel.live l USING ",
+        found_in_live!("$1", "id"),
+        " WHERE l.ctid = u.at
            ),
            done AS (
                INSERT INTO semel.done (id, queue, state, due, finished_at, attempts, deferrals, progress, look_at)
                SELECT * FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10)
            )
            INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
-           SELECT * FROM unnest($11, $12, $13, $14, $15)",
+           SELECT * FROM unnest($11, $12, $13, $14, $15)"
+    ),
     types: &[
         // Jobs that leave.
         Type::INT8_ARRAY,
@@ -202,19 +206,23 @@ static ADD_LIVE: Sql = Sql {
 
 /// What never changes of an unfinished job is left alone; so is the node that has its lease out, as long as there is one.
 static CHANGE_LIVE: Sql = Sql {
-    text: "UPDATE semel.live l
-              SET due = u.due, open = u.open, joined = u.joined, attempts = u.attempts, deferrals = u.deferrals,
-                  progress = u.progress, token = u.token, since = u.since, deadline = u.deadline,
-                  received = u.received, node = CASE WHEN u.token IS NOT NULL THEN l.node END
-             FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-                  AS u (id, queue, rank, due, open, grp, joined, attempts, deferrals, progress,
-                        token, since, deadline, received, node)
-            WHERE l.id = u.id",
+    text: concat!(
+        "UPDATE semel.live l
+            SET due = u.due, open = u.open, joined = u.joined, attempts = u.attempts, deferrals = u.deferrals,
+                progress = u.progress, token = u.token, since = u.since, deadline = u.deadline,
+                received = u.received, node = CASE WHEN u.token IS NOT NULL THEN l.node END
+           FROM ",
+        found_in_live!(
+            "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15",
+            "id, queue, rank, due, open, grp, joined, attempts, deferrals, progress, token, since, deadline, received, node"
+        ),
+        " WHERE l.ctid = u.at"
+    ),
     types: LiveColumns::TYPES,
 };
 
 static DROP_LIVE: Sql = Sql {
-    text: "DELETE FROM semel.live l USING unnest($1) AS u (id) WHERE l.id = u.id",
+    text: concat!("DELETE FROM semel.live l USING ", found_in_live!("$1", "id"), " WHERE l.ctid = u.at"),
     types: &[Type::INT8_ARRAY],
 };
 
@@ -423,5 +431,10 @@ mod tests {
         assert!(writes.makes_jobs(), "the key comes with its job");
         writes.more_keys.push(7, &key, 2);
         assert!(!writes.makes_jobs(), "the key comes first");
+    }
+
+    #[test]
+    fn plans_that_were_made_while_nothing_was_there_find_rows_by_their_place() {
+        crate::scratch::assert_places_are_found(&[&END_JOBS, &CHANGE_LIVE, &DROP_LIVE]);
     }
 }
