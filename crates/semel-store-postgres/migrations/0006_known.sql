@@ -7,7 +7,8 @@
 -- delivery that is not out any more, or of whose job more is to be told than the caller knew, is SM001.
 --
 -- Every array has its price, so what is alike in all new jobs is not sent: without `priorities` they are all of the queue
--- `job_queues[1]`, due at once, of priority 0, without group, metadata and overrides.
+-- `job_queues[1]`, due at once, of priority 0, without group, metadata and overrides. Arrays of one length are taken apart in
+-- what is selected, side by side, and not in FROM, where all rows would be put down first and read again.
 CREATE FUNCTION semel.apply_known(
     queues int[], versions bigint[], decided bigint, slack bigint,
     key_queues int[], keys text[], key_ids bigint[],
@@ -38,8 +39,7 @@ BEGIN
     END IF;
     IF cardinality(keys) > 0 THEN
         INSERT INTO semel.key (queue, key, ids)
-        SELECT u.queue, u.key, ARRAY[u.id]
-          FROM unnest(key_queues, keys, key_ids) AS u (queue, key, id);
+        SELECT unnest(key_queues), unnest(keys), ARRAY[unnest(key_ids)];
     END IF;
     IF cardinality(ended) > 0 THEN
         -- In this order whatever the planner knows of the table (found_in_live in row/live.rs).
@@ -57,30 +57,24 @@ BEGIN
             RAISE EXCEPTION 'a delivery that was to end is not as it was handed out' USING ERRCODE = 'SM001';
         END IF;
         INSERT INTO semel.done (id, queue, state, due, finished_at, attempts, deferrals, progress, look_at)
-        SELECT u.id, u.queue, u.state, u.due, decided, u.attempts, u.deferrals, u.story, u.look_at
-          FROM unnest(ended, end_queues, states, end_due, attempts, deferrals, stories, look_at)
-               AS u (id, queue, state, due, attempts, deferrals, story, look_at);
+        SELECT unnest(ended), unnest(end_queues), unnest(states), unnest(end_due), decided, unnest(attempts),
+               unnest(deferrals), unnest(stories), unnest(look_at);
     END IF;
     IF cardinality(ids) > 0 AND priorities IS NULL THEN
         INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, gated, fingerprint, payload)
-        SELECT u.id, sole, decided, decided, 0, u.key, false, u.fingerprint, u.payload
-          FROM unnest(ids, job_keys, fingerprints, payloads) AS u (id, key, fingerprint, payload);
+        SELECT unnest(ids), sole, decided, decided, 0, unnest(job_keys), false, unnest(fingerprints), unnest(payloads);
         INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
-        SELECT u.id, sole, 0, decided, true, decided, 0, 0
-          FROM unnest(ids) AS u (id);
+        SELECT unnest(ids), sole, 0, decided, true, decided, 0, 0;
     ELSIF cardinality(ids) > 0 THEN
         INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, grp, gated, fingerprint,
                                payload, metadata, overrides)
-        SELECT u.id, u.queue, decided, u.due, u.priority, u.key, u.grp, false, u.fingerprint,
-               u.payload, u.metadata, u.overrides
-          FROM unnest(ids, job_queues, due, priorities, job_keys, groups, fingerprints, payloads, metadata, overrides)
-               AS u (id, queue, due, priority, key, grp, fingerprint, payload, metadata, overrides);
+        SELECT unnest(ids), unnest(job_queues), decided, unnest(due), unnest(priorities), unnest(job_keys),
+               unnest(groups), false, unnest(fingerprints), unnest(payloads), unnest(metadata), unnest(overrides);
         INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
-        SELECT u.id, u.queue, -u.priority, u.due, true, decided, 0, 0
-          FROM unnest(ids, job_queues, priorities, due) AS u (id, queue, priority, due);
+        SELECT unnest(ids), unnest(job_queues), -unnest(priorities), unnest(due), true, decided, 0, 0;
     END IF;
     INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
-    SELECT * FROM unnest(tally_queues, unfinished, completed, dead, cancelled);
+    SELECT unnest(tally_queues), unnest(unfinished), unnest(completed), unnest(dead), unnest(cancelled);
     RETURN now;
 END
 $$;

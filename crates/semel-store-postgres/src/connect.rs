@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::{self, Metrics, Object, PoolError, RecycleError, RecycleResult, Timeouts};
+use deadpool::managed::{self, Metrics, Object, PoolError, QueueMode, RecycleError, RecycleResult, Timeouts};
 use futures_util::future::join_all;
 use semel_store::StoreError;
 use semel_store::shared::Exposure;
@@ -50,6 +50,8 @@ impl Pool {
         let built = managed::Pool::builder(maker)
             .max_size(options.connections.max(1))
             .timeouts(timeouts)
+            // The connection that was used last: its backend has everything at hand that a commit needs.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build();
         built.map(Self).map_err(|e| StoreError::Open(format!("cannot make a pool of connections: {e}")))

@@ -47,7 +47,7 @@ pub(crate) fn assert_places_are_found(statements: &[&Sql]) {
 
 /// The plan that a connection makes of a statement once and keeps.
 async fn kept_plan(link: &Link, sql: &Sql) -> String {
-    let types: Vec<_> = sql.types.iter().map(|of| of.name()).collect();
+    let types: Vec<_> = sql.types.iter().map(tokio_postgres::types::Type::name).collect();
     let nothing = vec!["NULL"; types.len()].join(", ");
     let text = format!("DEALLOCATE ALL; PREPARE kept ({}) AS {}", types.join(", "), sql.text);
     link.script(&text).await.expect("the statement is prepared");

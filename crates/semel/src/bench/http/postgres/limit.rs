@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// Connections that insert at once, and as many that claim.
 const CONNECTIONS: usize = 4;
 /// Rows per transaction.
-const ROWS: u64 = 100;
+const ROWS: usize = 100;
 /// How long a worker that found nothing leaves the table alone.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -34,7 +34,7 @@ const SCHEMA: &str = "
 
 const INSERT: &str = "
     INSERT INTO limits.job (queue, key, payload)
-    SELECT 1, key, $2 FROM unnest($1::text[]) AS key
+    SELECT 1, key, payload FROM unnest($1::text[], $2::text[]) AS u (key, payload)
     ON CONFLICT (queue, key) DO NOTHING";
 
 const CLAIM: &str = "
@@ -69,7 +69,7 @@ impl Limit {
 
     /// Rows inserted per second.
     pub(super) fn inserts(&self, runtime: &Runtime, rows: u64) -> Result<f64, Failure> {
-        let left = Arc::new(AtomicU64::new(rows / ROWS));
+        let left = Arc::new(AtomicU64::new(rows / ROWS as u64));
         let took = runtime.block_on(async {
             let mut clients = Vec::new();
             for _ in 0..CONNECTIONS {
@@ -84,7 +84,7 @@ impl Limit {
 
     /// Rows that were inserted, claimed and completed, per second: first insert to last completion.
     pub(super) fn lives(&self, runtime: &Runtime, rows: u64) -> Result<f64, Failure> {
-        let (left, ended) = (Arc::new(AtomicU64::new(rows / ROWS)), Arc::new(AtomicU64::new(0)));
+        let (left, ended) = (Arc::new(AtomicU64::new(rows / ROWS as u64)), Arc::new(AtomicU64::new(0)));
         let took = runtime.block_on(async {
             // What the slices before left behind is not part of this.
             let client = connect(&self.url).await?;
@@ -119,12 +119,13 @@ struct Inserter {
 
 impl Inserter {
     async fn run(self, left: Arc<AtomicU64>) -> Result<(), Failure> {
-        let payload = "x".repeat(PAYLOAD_BYTES);
+        // Each row brings its own, as each publish does.
+        let payloads = vec!["x".repeat(PAYLOAD_BYTES); ROWS];
         while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
-            let first = self.numbers.fetch_add(ROWS, Ordering::Relaxed);
+            let first = self.numbers.fetch_add(ROWS as u64, Ordering::Relaxed);
             let keys: Vec<String> =
-                (first..first + ROWS).map(|number| format!("bench-{number:022}")).collect();
-            self.client.execute(&self.insert, &[&keys, &payload]).await.map_err(broken("insert"))?;
+                (first..).take(ROWS).map(|number| format!("bench-{number:022}")).collect();
+            self.client.execute(&self.insert, &[&keys, &payloads]).await.map_err(broken("insert"))?;
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ pub(super) const SINGLE: Target = higher(
     "single publishes/s against hand-written SQL",
     0.35,
     0.60,
-    "64 connections, one request under way on each; the limit inserts 100 rows per transaction with unnest, on 4 \
-     connections to the same PostgreSQL, in slices that alternate",
+    "64 connections, one request under way on each; the limit inserts 100 rows per transaction with unnest, each \
+     with its own key and payload, on 4 connections to the same PostgreSQL, in slices that alternate",
 );
 pub(super) const BATCHES: Target = higher(
     "batch_vs_sql",
