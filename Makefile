@@ -46,7 +46,7 @@ bench: ## Measure the store against the raw disk, the server without a store and
 test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tools/linted
 test: export NEXTEST_TEST_THREADS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 test: ## Everything CI checks, step by step, with a summary
-	@MAKE="$(MAKE)" tools/steps need fmt tests nodes doctests shuttle api deny
+	@MAKE="$(MAKE)" tools/steps need fmt tests nodes versions doctests shuttle api deny
 
 .PHONY: need
 need: ## Install what the suite needs and this machine lacks
@@ -72,6 +72,18 @@ tests: ## Unit, conformance, model, crash and fault tests, but for those of many
 .PHONY: nodes
 nodes: ## The faults of many nodes on one PostgreSQL (minutes)
 	$(NEXTEST) --workspace -E 'binary_id(semel-proof::nodes)'
+
+# Debian has one version of PostgreSQL; the tests before this ran on it. Replicas and backups are made with programs that come
+# with Debian's and refuse servers newer than themselves.
+.PHONY: versions
+versions: export POSTGRES_VERSIONS ?= 13 18
+versions: ## The PostgreSQL store on the oldest and on the newest version that Semel supports
+	@for version in $$POSTGRES_VERSIONS; do \
+		echo "-- PostgreSQL $$version"; \
+		bin=$$(tools/postgres $$version); \
+		SEMEL_POSTGRES_BIN=$$bin $(NEXTEST) -p semel-store-postgres \
+			-E 'not test(/^(replicas|restores)::/)'; \
+	done
 
 .PHONY: doctests
 doctests: ## The examples in the documentation
@@ -113,8 +125,10 @@ soak: export SEMEL_POWER_ROUNDS ?= 50
 soak: export SEMEL_SOAK_JOBS ?= 20000000
 soak: export SEMEL_MODEL_CASES ?= 10000
 soak: export SEMEL_SIM_SEEDS ?= 5000
+soak: export POSTGRES_VERSIONS ?= 13 14 16 17 18
 soak: need ## The long forms: 300 kills, 200 of nodes, 50 power cuts, 20 million jobs verified, 5,000 simulated seeds (hours)
 	cargo build $(CARGO_FLAGS) --release -p semel
 	$(NEXTEST) --release --profile soak -p semel-proof
 	$(NEXTEST) --release --profile soak -p semel-store-embedded -E 'test(model)'
 	$(NEXTEST) --release --profile soak -p semel-server --test simulation
+	$(MAKE) versions

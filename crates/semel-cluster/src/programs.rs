@@ -1,7 +1,7 @@
 //! Where the servers' programs are.
 //!
 //! Debian keeps those of PostgreSQL's server off the PATH, a directory per version: `pg_config` knows, and where it is missing
-//! the newest version wins.
+//! the newest version wins. `SEMEL_POSTGRES_BIN` names another (`tools/postgres` has every version that Semel supports).
 
 use std::{
     ffi::OsString,
@@ -42,7 +42,7 @@ fn directories() -> &'static [PathBuf] {
     DIRECTORIES.get_or_init(|| {
         let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
         // A server's own directory comes before the PATH, where Debian keeps a wrapper of `psql` that is slow.
-        let mut all: Vec<PathBuf> = config_directory().into_iter().collect();
+        let mut all: Vec<PathBuf> = chosen_directory().into_iter().chain(config_directory()).collect();
         all.extend(debian_directories(Path::new("/usr/lib/postgresql")));
         // The one on root's PATH changes the user by itself, and refuses all users but two.
         all.push(PathBuf::from("/usr/lib/rabbitmq/bin"));
@@ -51,6 +51,17 @@ fn directories() -> &'static [PathBuf] {
         all.extend([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
         all
     })
+}
+
+/// The one that whoever runs this has chosen. A choice that has no server in it is a mistake, and no test should pass by it.
+fn chosen_directory() -> Option<PathBuf> {
+    let directory = PathBuf::from(std::env::var_os("SEMEL_POSTGRES_BIN")?);
+    assert!(
+        directory.join("postgres").is_file(),
+        "SEMEL_POSTGRES_BIN: no postgres in {}",
+        directory.display()
+    );
+    Some(directory)
 }
 
 /// What `pg_config` says, if there is a server with it: a machine may have the client's headers alone.
