@@ -1,11 +1,14 @@
 //! `semel.job`: what was published.
 
-use bytes::Bytes;
+use std::error::Error;
+
+use bytes::{Bytes, BytesMut};
 use semel_core::ids::JobId;
 use semel_core::job::{JobSpec, Overrides, Priority};
 use semel_core::key::{Fingerprint, Key};
 use semel_core::name::{Group, QueueName};
 use semel_core::payload::Payload;
+use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::{Cells, columns, metadata, sql_id, sql_time, time};
 use crate::fault::Fault;
@@ -84,7 +87,7 @@ columns! {
         grp: Option<String> => TEXT_ARRAY,
         gated: bool => BOOL_ARRAY,
         fingerprint: Vec<u8> => BYTEA_ARRAY,
-        payload: Option<String> => TEXT_ARRAY,
+        payload: Option<Text> => TEXT_ARRAY,
         metadata: Option<String> => TEXT_ARRAY,
         overrides: Option<String> => TEXT_ARRAY,
     }
@@ -98,19 +101,35 @@ impl JobColumns {
         self.created_at.push(sql_time(spec.created_at));
         self.run_at.push(sql_time(spec.run_at));
         self.priority.push(spec.priority.get().into());
-        self.key.push(spec.key.as_ref().map(ToString::to_string));
+        self.key.push(spec.key.as_ref().map(|key| key.as_str().to_owned()));
         self.grp.push(spec.group.as_ref().map(ToString::to_string));
         self.gated.push(spec.gated);
         self.fingerprint.push(spec.fingerprint.0.to_be_bytes().into());
-        self.payload.push(spec.payload.as_ref().map(payload_text));
+        self.payload.push(spec.payload.as_ref().map(Text::of));
         self.metadata.push(metadata::write(&spec.metadata));
         self.overrides.push(write_overrides(&spec.overrides));
     }
 }
 
-/// JSON is Unicode, and a payload has been read as JSON before it became one.
-pub(super) fn payload_text(payload: &Payload) -> String {
-    String::from_utf8_lossy(payload.bytes()).into_owned()
+/// A payload on its way into a column of text, not copied before it is sent: JSON is Unicode, and a payload has been read as
+/// JSON before it became one.
+#[derive(Debug)]
+pub(crate) struct Text(Bytes);
+
+impl Text {
+    fn of(payload: &Payload) -> Self {
+        Self(payload.bytes().clone())
+    }
+}
+
+impl ToSql for Text {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(TEXT);
+    to_sql_checked!();
 }
 
 fn write_overrides(overrides: &Overrides) -> Option<String> {

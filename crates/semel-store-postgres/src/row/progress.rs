@@ -26,8 +26,6 @@ use semel_core::settle::Verb;
 use semel_core::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::job::payload_text;
-
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Rest {
@@ -107,6 +105,11 @@ pub(super) fn write(progress: &Progress) -> Option<String> {
     };
     let text = serde_json::to_string(&rest).expect("text and numbers always serialise");
     Some(text).filter(|text| text != "{}")
+}
+
+/// JSON is Unicode, and a result has been read as JSON before it became one.
+fn payload_text(payload: &Payload) -> String {
+    String::from_utf8_lossy(payload.bytes()).into_owned()
 }
 
 fn write_attempt(attempt: &Attempt) -> Entry {
