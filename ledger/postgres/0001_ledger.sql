@@ -263,21 +263,34 @@ END
 $$;
 
 -- Removes up to so many expired entries, and says how many. It waits for nobody.
+--
+-- What was removed stays in the index until it is vacuumed, so a bite that began where the index does would read all that the
+-- bites before it removed. It begins where the last one of its session ended, which is a setting of the session, and when there
+-- is less than it may take, once more from the start: an entry that somebody held may have been left behind.
 CREATE FUNCTION semel_ledger.prune(_limit integer) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
     _now bigint := semel_ledger.clock();
-    _count integer;
+    _from bigint := coalesce(nullif(current_setting('semel_ledger.pruned_to', true), ''), '0');
+    _places tid[];
+    _to bigint;
+    _count integer := 0;
 BEGIN
-    DELETE FROM semel_ledger.entry
-    WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM semel_ledger.entry
-        WHERE expires_at <= _now
-        ORDER BY expires_at
-        LIMIT _limit
-        FOR UPDATE SKIP LOCKED
-    ));
-    GET DIAGNOSTICS _count = ROW_COUNT;
+    LOOP
+        SELECT array_agg(e.place), max(e.expires_at) INTO _places, _to
+        FROM (
+            SELECT ctid AS place, expires_at FROM semel_ledger.entry
+            WHERE expires_at >= _from AND expires_at <= _now
+            ORDER BY expires_at
+            LIMIT _limit - _count
+            FOR UPDATE SKIP LOCKED
+        ) e;
+        DELETE FROM semel_ledger.entry WHERE ctid = ANY (_places);
+        _count := _count + coalesce(cardinality(_places), 0);
+        EXIT WHEN _count = _limit OR _from = 0;
+        _from := 0;
+    END LOOP;
+    PERFORM set_config('semel_ledger.pruned_to', CASE WHEN _count = _limit THEN _to::text ELSE '' END, false);
     RETURN _count;
 END
 $$;

@@ -9,7 +9,7 @@ use crate::{Ledger, StoreError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prune {
     /// Entries per statement. A bite holds its locks, and keeps a core of the database busy, for as long as it takes to delete
-    /// them: a few hundred are a millisecond or two.
+    /// them: a few hundred are a millisecond.
     pub bite: u32,
     /// Between two bites, so that claims get their share of the database.
     pub pause: Duration,

@@ -119,6 +119,28 @@ async fn a_newer_schema_is_refused() {
     }
 }
 
+/// A bite goes on where the one before it ended, and what somebody held meanwhile is not left behind.
+#[tokio::test]
+async fn an_entry_that_was_held_during_a_bite_is_removed_by_the_last_one() {
+    let database = database();
+    let (client, other) = (Arc::new(client(database.url()).await), client(database.url()).await);
+    let fill = "INSERT INTO semel_ledger.entry (consumer, key, step, owner, token, since, until, done_at, expires_at)
+                SELECT 'c', 'k' || n, '', '', 1, n, n, n, n FROM generate_series(1, 5) AS n";
+    client.batch_execute(fill).await.unwrap();
+    other.batch_execute("BEGIN; SELECT FROM semel_ledger.entry WHERE key = 'k1' FOR UPDATE").await.unwrap();
+    let store = TokioPostgres::new(client.clone());
+    assert_eq!(store.prune(2).await.unwrap(), 2);
+    let place = "SELECT current_setting('semel_ledger.pruned_to')";
+    let ended: String = client.query_one(place, &[]).await.unwrap().get(0);
+    assert_eq!(ended, "3", "the next one begins there");
+    other.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(store.prune(2).await.unwrap(), 2, "the fourth and the fifth");
+    assert_eq!(store.prune(2).await.unwrap(), 1, "the first, which was held");
+    assert_eq!(store.prune(2).await.unwrap(), 0);
+    let ended: String = client.query_one(place, &[]).await.unwrap().get(0);
+    assert_eq!(ended, "", "what expires from now on is looked for from the start");
+}
+
 /// The connection may be the application's: only the prune's own commit does not wait for the disk.
 #[tokio::test]
 async fn a_prune_leaves_the_settings_of_its_connection_alone() {
