@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::address::segment;
 use super::exchange::Ask;
 use super::patience::Tries;
-use super::{Client, Code, Error, Failure, Problem, Published, publish};
+use super::{Client, Code, Error, Failure, Problem, Published, Reply, publish};
 use crate::Publish;
 
 /// Most jobs in one request, as the server has it.
@@ -20,8 +20,8 @@ pub const BATCH_COUNT_MAX: usize = 1000;
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 #[derive(Deserialize)]
-struct Results {
-    results: Vec<Box<RawValue>>,
+struct Results<T> {
+    results: Vec<T>,
 }
 
 impl Client {
@@ -87,12 +87,12 @@ impl Client {
         let body = body(left.iter().map(|at| &publishes[*at]))?;
         let ask = Ask::post(self, &format!("/v1/queues/{}/jobs/batch", segment(queue)), body)?;
         let answer = self.exchange(&ask, tries.next(ask.hold)).await.map_err(Tried::Failed)?;
-        let results: Results = answer.read()?;
-        if results.results.len() != left.len() {
-            let words = format!("{} answers to {} jobs", results.results.len(), left.len());
+        let items = read_items(&answer)?;
+        if items.len() != left.len() {
+            let words = format!("{} answers to {} jobs", items.len(), left.len());
             return Err(Error::Answer(words).into());
         }
-        results.results.iter().map(|item| read_item(item)).collect()
+        Ok(items)
     }
 }
 
@@ -125,9 +125,17 @@ impl From<Error> for Tried {
     }
 }
 
+/// Nearly always all of them are jobs, which is read at once.
+fn read_items(answer: &Reply) -> Result<Vec<Result<Published, Problem>>, Tried> {
+    if let Ok(Results { results }) = answer.read::<Results<Published>>() {
+        return Ok(results.into_iter().map(Ok).collect());
+    }
+    let Results { results } = answer.read::<Results<Box<RawValue>>>()?;
+    results.iter().map(|item| read_item(item)).collect()
+}
+
 /// An item is a problem or a job; a problem has a code, and a job has not.
 fn read_item(item: &RawValue) -> Result<Result<Published, Problem>, Tried> {
-    // Nearly all are jobs, so that is looked at first.
     let error = match serde_json::from_str(item.get()) {
         Ok(published) => return Ok(Ok(published)),
         Err(error) => error,

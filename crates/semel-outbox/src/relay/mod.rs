@@ -22,6 +22,7 @@ mod carry;
 mod error;
 mod holds;
 mod lane;
+mod mark;
 mod mysql;
 mod outbox;
 mod postgres;
@@ -63,7 +64,7 @@ impl Relay {
     /// From this outbox to this client's server.
     pub fn new(outbox: &Outbox, client: &Client) -> Self {
         let client = client.with_deadline(PUBLISH_DEADLINE);
-        Self { outbox: outbox.clone(), client, batch: BATCH, lanes: 2, poll: Duration::from_secs(1) }
+        Self { outbox: outbox.clone(), client, batch: BATCH, lanes: 3, poll: Duration::from_secs(1) }
     }
 
     /// The outbox it carries from.
@@ -78,7 +79,8 @@ impl Relay {
         self
     }
 
-    /// How many rounds go on at once (2): while one waits for the server, another claims. On SQLite it is always one.
+    /// How many rounds go on at once (3): while one waits for the server, another claims and a third deletes. On SQLite it is
+    /// always one.
     #[must_use]
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = lanes.max(1);

@@ -7,6 +7,7 @@ use sqlx::{
     Transaction,
 };
 
+use super::mark::Mark;
 use super::row::{Columns, Refused, Row};
 use super::source::{CONNECT, CONNECTIONS, Claim, News, Source, in_front};
 use super::{Dead, Depth, Error};
@@ -30,6 +31,7 @@ const DEAD: &str = "
 
 pub(super) struct Mysql {
     pool: MySqlPool,
+    mark: Mark,
 }
 
 impl Mysql {
@@ -45,7 +47,7 @@ impl Mysql {
                 connection.execute(PATIENCE).await.map(drop)
             })
         });
-        Ok(Self { pool: pool.connect_lazy_with(options) })
+        Ok(Self { pool: pool.connect_lazy_with(options), mark: Mark::default() })
     }
 
     /// Changes dead rows, all or these.
@@ -84,11 +86,19 @@ impl Source for Mysql {
     async fn claim(&self, limit: u32, held: &[String]) -> Result<Box<dyn Claim>, Error> {
         let wrong = Error::database("claim rows of semel_outbox");
         let mut transaction = self.pool.begin().await.map_err(&wrong)?;
-        let mut query = claiming(limit, held);
-        let rows = query.build_query_as::<Columns>().fetch_all(&mut *transaction).await.map_err(&wrong)?;
-        let rows: Vec<Row> = rows.into_iter().map(Row::of).collect();
-        let others = others(&mut transaction, &rows).await.map_err(&wrong)?;
-        Ok(Box::new(Claimed { transaction, rows: in_front(rows, &others) }))
+        let mut after = self.mark.begin();
+        loop {
+            let claimed = claim(&mut transaction, limit, held, after).await.map_err(&wrong)?;
+            self.mark.ended(claimed.get(limit as usize - 1).map(|(id, ..)| *id));
+            let rows: Vec<Row> = claimed.into_iter().map(Row::of).collect();
+            let others = others(&mut transaction, &rows).await.map_err(&wrong)?;
+            let rows = in_front(rows, &others);
+            if !rows.is_empty() || after == 0 {
+                return Ok(Box::new(Claimed { transaction, rows }));
+            }
+            // What there is waits for something in front of the mark, if there is anything.
+            after = 0;
+        }
     }
 
     /// Nobody announces anything here.
@@ -126,8 +136,14 @@ impl Source for Mysql {
     }
 }
 
-/// By the primary key, which is what the deletes lock first, too: relays that lock in one order do not lock each other out.
-fn claiming(limit: u32, held: &[String]) -> QueryBuilder<MySql> {
+/// Claims rows behind this one, by the primary key, which is what the deletes lock first, too: relays that lock in one order do
+/// not lock each other out.
+async fn claim(
+    connection: &mut MySqlConnection,
+    limit: u32,
+    held: &[String],
+    after: i64,
+) -> Result<Vec<Columns>, sqlx::Error> {
     let mut query = QueryBuilder::new(
         "SELECT o.id, o.queue, o.idempotency_key, o.job_group, o.payload, o.options
          FROM semel_outbox AS o FORCE INDEX (PRIMARY)
@@ -138,8 +154,10 @@ fn claiming(limit: u32, held: &[String]) -> QueryBuilder<MySql> {
                  WHERE b.dead_at IS NOT NULL
                    AND b.queue = o.queue
                    AND b.job_group = o.job_group
-                   AND b.id < o.id))",
+                   AND b.id < o.id))
+           AND o.id > ",
     );
+    query.push_bind(after);
     if !held.is_empty() {
         query.push(" AND o.queue NOT IN (");
         let mut list = query.separated(", ");
@@ -149,7 +167,7 @@ fn claiming(limit: u32, held: &[String]) -> QueryBuilder<MySql> {
         query.push(")");
     }
     query.push(" ORDER BY o.id LIMIT ").push_bind(limit).push(" FOR UPDATE SKIP LOCKED");
-    query
+    query.build_query_as().fetch_all(connection).await
 }
 
 /// The first row of each of our groups that is not ours, if it is in front of one that is: another relay has it, or it died

@@ -1,14 +1,21 @@
 //! Order per group, with as many relays as there are.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::base::{Kind, on_every_database};
 use crate::shop::{Carrying, Shop, until, wish};
 
-on_every_database!(several_relays_keep_the_order_of_groups_and_publish_nothing_twice);
+on_every_database!(
+    several_relays_keep_the_order_of_groups_and_publish_nothing_twice,
+    a_row_that_comes_late_is_carried_whatever_came_before_it,
+);
 
 const ROWS: usize = 300;
 const GROUPS: usize = 5;
+
+/// How often a relay looks, where nobody announces rows.
+const SOON: Duration = Duration::from_millis(20);
 
 fn group(n: usize) -> Option<String> {
     // Every sixth row has no order.
@@ -19,8 +26,7 @@ async fn several_relays_keep_the_order_of_groups_and_publish_nothing_twice(kind:
     let shop = Shop::open(kind).await;
     let mut carrying = Vec::new();
     for batch in [3, 7, 50] {
-        let poll = std::time::Duration::from_millis(20);
-        carrying.push(Carrying::start(shop.relay().await.batch(batch).lanes(2).poll(poll)));
+        carrying.push(Carrying::start(shop.relay().await.batch(batch).lanes(2).poll(SOON)));
     }
     for some in (0..ROWS).collect::<Vec<_>>().chunks(10) {
         let wishes: Vec<_> = some.iter().map(|n| wish("orders", *n, group(*n).as_deref())).collect();
@@ -46,4 +52,33 @@ async fn several_relays_keep_the_order_of_groups_and_publish_nothing_twice(kind:
     }
     drop(relay);
     shop.close().await;
+}
+
+/// A row with a number below all others, as one whose transaction committed last.
+fn late(kind: Kind, group: Option<&str>) -> String {
+    let own_number = if kind == Kind::Postgres { "OVERRIDING SYSTEM VALUE" } else { "" };
+    let group = group.map_or("NULL".to_owned(), |group| format!("'{group}'"));
+    format!(
+        "INSERT INTO semel_outbox (id, queue, idempotency_key, job_group, payload) {own_number}
+         VALUES (1, 'orders', 'late', {group}, '1')"
+    )
+}
+
+async fn a_row_that_comes_late_is_carried_whatever_came_before_it(kind: Kind) {
+    for group in [None, Some("a")] {
+        let shop = Shop::open(kind).await;
+        let rows: Vec<_> = (0..100).map(|n| wish("orders", n, group)).collect();
+        shop.base.publish(&rows).await;
+        shop.base.sql("DELETE FROM semel_outbox WHERE id = 1");
+        let carrying = Carrying::start(shop.relay().await.batch(1).lanes(1).poll(SOON));
+        until(async || shop.keys("orders").await.len() > 2).await;
+        shop.base.sql(&late(kind, group));
+        until(async || shop.keys("orders").await.len() == 100).await;
+        let (tardy, others): (Vec<_>, Vec<_>) =
+            shop.keys("orders").await.into_iter().partition(|key| key == "late");
+        assert_eq!(tardy.len(), 1);
+        assert!(others.is_sorted(), "{group:?}: {others:?}");
+        assert_eq!(carrying.stop().await.carried, 100);
+        shop.close().await;
+    }
 }

@@ -44,7 +44,7 @@ pub(super) const RELAY: Target = higher(
     "rows relayed/s against batch-of-100 publishes/s",
     0.5,
     0.8,
-    "one relay with the default two lanes carries an outbox in PostgreSQL to a server on an embedded store, between two \
+    "one relay with the default three lanes carries an outbox in PostgreSQL to a server on an embedded store, between two \
      halves of batch publishes to the same server over 16 connections",
 );
 

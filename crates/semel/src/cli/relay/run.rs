@@ -31,7 +31,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "ROWS", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=1000))]
     batch: u32,
     /// Rounds that go on at once
-    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=8))]
     lanes: u8,
     /// Milliseconds between looks for rows
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = clap::value_parser!(u64).range(10..=60_000))]
