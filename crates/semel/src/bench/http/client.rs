@@ -1,6 +1,7 @@
 //! A lean HTTP/1.1 client. It shares two cores with the server, so whatever it spends is missing there.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -45,24 +46,40 @@ impl Conn {
     }
 
     async fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Result<String, Failure> {
-        self.out.clear();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            self.address,
-            self.secret,
-            body.len()
-        );
-        self.out.extend_from_slice(head.as_bytes());
-        self.out.extend_from_slice(body);
-        self.stream.write_all(&self.out).await.map_err(Failure::io("send a request"))?;
+        let mut out = std::mem::take(&mut self.out);
+        out.clear();
+        out.extend_from_slice(self.head(method, path, body.len()).as_bytes());
+        out.extend_from_slice(body);
+        let answered = self.exchange(&out).await.map(|body| self.text(body));
+        self.out = out;
+        answered
+    }
+
+    /// What a request begins with.
+    pub(super) fn head(&self, method: &str, path: &str, length: usize) -> String {
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n",
+            self.address, self.secret,
+        )
+    }
+
+    /// Sends a whole request and waits for its answer, which must be a 2xx; where its body is.
+    pub(super) async fn exchange(&mut self, request: &[u8]) -> Result<Range<usize>, Failure> {
+        self.stream.write_all(request).await.map_err(Failure::io("send a request"))?;
         let (status, body) = self.answer().await?;
         if (200..300).contains(&status) {
             return Ok(body);
         }
-        Err(Failure::Broken(format!("{method} {path} was answered {status}: {body}")))
+        let asked = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let (asked, body) = (String::from_utf8_lossy(asked), self.text(body));
+        Err(Failure::Broken(format!("{asked} was answered {status}: {body}")))
     }
 
-    async fn answer(&mut self) -> Result<(u16, String), Failure> {
+    fn text(&self, body: Range<usize>) -> String {
+        String::from_utf8_lossy(&self.buffer[body]).into_owned()
+    }
+
+    async fn answer(&mut self) -> Result<(u16, Range<usize>), Failure> {
         self.buffer.clear();
         loop {
             if let Some(answer) = read_answer(&self.buffer) {
@@ -89,11 +106,13 @@ pub(super) fn read_head(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((end, length.unwrap_or(0)))
 }
 
-fn read_answer(bytes: &[u8]) -> Option<(u16, String)> {
+/// The status of an answer, and where its body is; `None` while it is not whole.
+fn read_answer(bytes: &[u8]) -> Option<(u16, Range<usize>)> {
     let (start, length) = read_head(bytes)?;
-    let body = bytes.get(start..start + length)?;
+    let body = start..start + length;
+    bytes.get(body.clone())?;
     let status = std::str::from_utf8(bytes.get(9..12)?).ok()?.parse().ok()?;
-    Some((status, String::from_utf8_lossy(body).into_owned()))
+    Some((status, body))
 }
 
 #[cfg(test)]
@@ -103,8 +122,8 @@ mod tests {
     #[test]
     fn an_answer_is_read_when_it_is_whole() {
         let whole = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
-        assert_eq!(read_answer(whole), Some((201, "{}".into())));
+        assert_eq!(read_answer(whole), Some((201, whole.len() - 2..whole.len())));
         assert_eq!(read_answer(&whole[..whole.len() - 1]), None);
-        assert_eq!(read_answer(b"HTTP/1.1 204 No Content\r\n\r\n"), Some((204, String::new())));
+        assert_eq!(read_answer(b"HTTP/1.1 204 No Content\r\n\r\n"), Some((204, 27..27)));
     }
 }

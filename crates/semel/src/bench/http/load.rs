@@ -1,8 +1,9 @@
 //! Load: publishers on many connections, each with one request under way.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -48,10 +49,13 @@ impl Load {
     }
 }
 
+/// Digits of the number in a key.
+const DIGITS: usize = 22;
+
 /// The body of one publish: a payload of [`PAYLOAD_BYTES`] and a key that no other publish has.
-pub(super) fn publish_body(number: u64) -> String {
+fn publish_body(number: u64) -> String {
     let filler = "x".repeat(PAYLOAD_BYTES - 11);
-    format!(r#"{{"payload":{{"text":"{filler}"}},"idempotencyKey":"bench-{number:022}"}}"#)
+    format!(r#"{{"payload":{{"text":"{filler}"}},"idempotencyKey":"bench-{number:0DIGITS$}"}}"#)
 }
 
 fn batch_body(first: u64) -> String {
@@ -66,6 +70,64 @@ pub(in crate::bench) struct Numbers(Arc<AtomicU64>);
 impl Numbers {
     pub(super) fn take(&self, count: u64) -> u64 {
         self.0.fetch_add(count, Ordering::Relaxed)
+    }
+}
+
+/// Whoever publishes on one connection.
+trait Publisher: Send + 'static {
+    /// How many jobs one request has.
+    const SIZE: u64;
+
+    /// Publishes the jobs with the numbers from this one on.
+    fn publish(&mut self, first: u64) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Publishes one job per request. All requests are alike but for the number in them, and are not made anew each time: the
+/// client shares its cores with the server.
+struct Singly {
+    conn: Conn,
+    request: Vec<u8>,
+    number: Range<usize>,
+}
+
+impl Singly {
+    fn new(conn: Conn, queue: &str) -> Self {
+        let body = publish_body(0);
+        let mut request = conn.head("POST", &format!("/v1/queues/{queue}/jobs"), body.len()).into_bytes();
+        request.extend_from_slice(body.as_bytes());
+        // The number is what the body ends with, but for a quote and a brace.
+        let end = request.len() - 2;
+        Self { conn, request, number: end - DIGITS..end }
+    }
+}
+
+impl Publisher for Singly {
+    const SIZE: u64 = 1;
+
+    async fn publish(&mut self, mut number: u64) -> Result<(), Failure> {
+        for digit in self.request[self.number.clone()].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            number /= 10;
+        }
+        self.conn.exchange(&self.request).await.map(drop)
+    }
+}
+
+/// Publishes jobs in batches.
+struct InBatches {
+    conn: Conn,
+    path: String,
+}
+
+impl Publisher for InBatches {
+    const SIZE: u64 = BATCH;
+
+    async fn publish(&mut self, first: u64) -> Result<(), Failure> {
+        let answer = self.conn.post(&self.path, batch_body(first).as_bytes()).await?;
+        if answer.contains("\"code\"") {
+            return Err(Failure::Broken(format!("an item of a batch was refused: {answer:.300}")));
+        }
+        Ok(())
     }
 }
 
@@ -88,19 +150,7 @@ pub(super) fn singles_over(
     jobs: u64,
     numbers: &Numbers,
 ) -> Result<Load, Failure> {
-    let path: Arc<str> = format!("/v1/queues/{queue}/jobs").into();
-    drive(
-        runtime,
-        servers,
-        CONNECTIONS,
-        jobs,
-        1,
-        move |mut conn, number| {
-            let path = path.clone();
-            async move { conn.post(&path, publish_body(number).as_bytes()).await.map(|_| conn) }
-        },
-        numbers,
-    )
+    drive(runtime, servers, CONNECTIONS, jobs, |conn| Singly::new(conn, queue), numbers)
 }
 
 /// Publishes batches, from `connections`, until `jobs` are answered.
@@ -112,67 +162,46 @@ pub(in crate::bench) fn batches(
     jobs: u64,
     numbers: &Numbers,
 ) -> Result<Load, Failure> {
-    let path: Arc<str> = format!("/v1/queues/{queue}/jobs/batch").into();
-    drive(
-        runtime,
-        &[server],
-        connections,
-        jobs,
-        BATCH,
-        move |mut conn, number| {
-            let path = path.clone();
-            async move {
-                let answer = conn.post(&path, batch_body(number).as_bytes()).await?;
-                if answer.contains("\"code\"") {
-                    return Err(Failure::Broken(format!("an item of a batch was refused: {answer:.300}")));
-                }
-                Ok(conn)
-            }
-        },
-        numbers,
-    )
+    let path = format!("/v1/queues/{queue}/jobs/batch");
+    drive(runtime, &[server], connections, jobs, |conn| InBatches { conn, path: path.clone() }, numbers)
 }
 
-/// Sends requests of `size` jobs each from every connection until `jobs` are answered, and times each.
-fn drive<F, R>(
+/// Sends requests from every connection until `jobs` are answered, and times each.
+fn drive<P: Publisher>(
     runtime: &Runtime,
     servers: &[&Server],
     connections: usize,
     jobs: u64,
-    size: u64,
-    request: F,
+    publisher: impl Fn(Conn) -> P,
     numbers: &Numbers,
-) -> Result<Load, Failure>
-where
-    F: Fn(Conn, u64) -> R + Clone + Send + 'static,
-    R: Future<Output = Result<Conn, Failure>> + Send,
-{
+) -> Result<Load, Failure> {
     runtime.block_on(async {
-        let mut open = Vec::new();
+        let mut publishers = Vec::new();
         for server in servers.iter().cycle().take(connections) {
-            open.push(Conn::open(server.address, &server.secret).await?);
+            publishers.push(publisher(Conn::open(server.address, &server.secret).await?));
         }
-        let left = Arc::new(AtomicU64::new(jobs / size));
+        let left = Arc::new(AtomicU64::new(jobs / P::SIZE));
+        // One for all: many would be larger than the caches that the server wants to use.
+        let latency = Arc::new(Mutex::new(histogram()));
         let began = Instant::now();
         let mut tasks = JoinSet::new();
-        for mut conn in open {
-            let (left, request, numbers) = (left.clone(), request.clone(), numbers.clone());
+        for mut publisher in publishers {
+            let (left, latency, numbers) = (left.clone(), latency.clone(), numbers.clone());
             tasks.spawn(async move {
-                let mut latency = histogram();
                 while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
                     let sent = Instant::now();
-                    conn = request(conn, numbers.take(size)).await?;
-                    record(&mut latency, sent.elapsed());
+                    publisher.publish(numbers.take(P::SIZE)).await?;
+                    record(&mut latency.lock().unwrap_or_else(PoisonError::into_inner), sent.elapsed());
                 }
-                Ok::<_, Failure>(latency)
+                Ok::<_, Failure>(())
             });
         }
-        let mut latency = histogram();
         while let Some(ended) = tasks.join_next().await {
-            let one = ended.map_err(|e| Failure::Broken(format!("a publisher broke: {e}")))??;
-            latency.add(one).map_err(|e| Failure::Broken(e.to_string()))?;
+            ended.map_err(|e| Failure::Broken(format!("a publisher broke: {e}")))??;
         }
-        Ok(Load { jobs: jobs / size * size, took: began.elapsed(), latency })
+        let took = began.elapsed();
+        let latency = latency.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Load { jobs: jobs / P::SIZE * P::SIZE, took, latency })
     })
 }
 
@@ -186,7 +215,23 @@ pub(in crate::bench) fn record(latency: &mut Histogram<u64>, took: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_is_used_again_is_the_one_that_would_be_made() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let conn = Conn::open(listener.local_addr().unwrap(), "secret").await.unwrap();
+        let mut singly = Singly::new(conn, "q");
+        for number in [907, 5] {
+            // Nobody answers; the request is made all the same.
+            let publishing = singly.publish(number);
+            assert!(pin!(publishing).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(singly.request.ends_with(publish_body(number).as_bytes()));
+        }
+    }
 
     #[test]
     fn a_payload_has_the_size_it_is_said_to_have() {
