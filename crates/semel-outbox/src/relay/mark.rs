@@ -14,11 +14,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// for a fraction of a second.
 const IN_A_ROW: u32 = 16;
 
+/// Behind this is every row there is.
+pub(super) const FIRST: i64 = i64::MIN;
+
 /// The mark that all lanes of a relay share.
 #[derive(Debug, Default)]
 pub(super) struct Mark(Mutex<Last>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Last {
     /// The highest row that was claimed since the last claim that began at the first.
     row: i64,
@@ -26,8 +29,14 @@ struct Last {
     claims: u32,
 }
 
+impl Default for Last {
+    fn default() -> Self {
+        Self { row: FIRST, claims: 0 }
+    }
+}
+
 impl Mark {
-    /// The row behind which a claim that begins now is to look: zero if at the first.
+    /// The row behind which a claim that begins now is to look.
     pub(super) fn begin(&self) -> i64 {
         let mut last = self.lock();
         if last.claims >= IN_A_ROW {
@@ -59,12 +68,12 @@ mod tests {
     #[test]
     fn a_claim_begins_behind_the_one_before_it_until_the_end_is_reached() {
         let mark = Mark::default();
-        assert_eq!(mark.begin(), 0);
+        assert_eq!(mark.begin(), FIRST);
         mark.ended(Some(2000));
         mark.ended(Some(1000));
         assert_eq!(mark.begin(), 2000, "lanes end in any order");
         mark.ended(None);
-        assert_eq!(mark.begin(), 0);
+        assert_eq!(mark.begin(), FIRST);
     }
 
     #[test]
@@ -75,7 +84,7 @@ mod tests {
             mark.ended(Some(row.into()));
             began
         };
-        let at_the_first = (1..=4 * IN_A_ROW).filter(|row| began(*row) == 0).count();
+        let at_the_first = (1..=4 * IN_A_ROW).filter(|row| began(*row) == FIRST).count();
         assert_eq!(at_the_first, 4);
     }
 }

@@ -7,7 +7,7 @@ use sqlx::{
     Transaction,
 };
 
-use super::mark::Mark;
+use super::mark::{FIRST, Mark};
 use super::row::{Columns, Refused, Row};
 use super::source::{CONNECT, CONNECTIONS, Claim, News, Source, in_front};
 use super::{Dead, Depth, Error};
@@ -93,11 +93,11 @@ impl Source for Mysql {
             let rows: Vec<Row> = claimed.into_iter().map(Row::of).collect();
             let others = others(&mut transaction, &rows).await.map_err(&wrong)?;
             let rows = in_front(rows, &others);
-            if !rows.is_empty() || after == 0 {
+            if !rows.is_empty() || after == FIRST {
                 return Ok(Box::new(Claimed { transaction, rows }));
             }
             // What there is waits for something in front of the mark, if there is anything.
-            after = 0;
+            after = FIRST;
         }
     }
 

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, Tr
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::mark::Mark;
+use super::mark::{FIRST, Mark};
 use super::row::{Refused, Row};
 use super::source::{CONNECT, CONNECTIONS, Claim, News, Source, in_front};
 use super::{Dead, Depth, Error};
@@ -52,7 +52,8 @@ const OTHERS: &str = "
     WHERE o.id <> ALL ($4)
     GROUP BY o.queue, o.job_group";
 
-/// By their places, which takes half as long as by their ids.
+/// By their places, which takes half as long as by their ids. While we hold the lock of a row nobody moves it: not an update, and
+/// not a rewrite of the table, which waits for everybody who has locked rows of it.
 const DELETE: &str = "DELETE FROM semel_outbox WHERE ctid = ANY ($1::text[]::tid[])";
 
 const REFUSE: &str = "
@@ -130,11 +131,11 @@ impl Source for Postgres {
             let (rows, places) = placed(claimed);
             let others = others(&mut transaction, &rows).await.map_err(&wrong)?;
             let rows = in_front(rows, &others);
-            if !rows.is_empty() || after == 0 {
+            if !rows.is_empty() || after == FIRST {
                 return Ok(Box::new(Claimed { transaction, rows, places }));
             }
             // What there is waits for something in front of the mark, if there is anything.
-            after = 0;
+            after = FIRST;
         }
     }
 
