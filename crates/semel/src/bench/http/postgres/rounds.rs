@@ -89,14 +89,16 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
     let limit_lives = limit.lives(runtime, plan.flow)?;
     progress.set(1);
     let pull = flows::pull(runtime, &server, "pull", plan.flow, &numbers)?;
-    progress.start("three nodes", 2);
+    progress.start("three nodes", 3);
     let (second, third) = (server.beside(url)?, server.beside(url)?);
-    let over = |servers: &[&Server]| load::singles_over(runtime, servers, "single", plan.singles, &numbers);
+    let over = |servers: &[&Server], jobs| load::singles_over(runtime, servers, "single", jobs, &numbers);
     // All three are warm before anything counts.
-    load::singles_over(runtime, &[&second, &third], "single", plan.singles / 10, &numbers)?;
-    let one = over(&[&server])?;
+    over(&[&second, &third], plan.singles / 10)?;
+    let one_before = over(&[&server], plan.singles / 2)?;
     progress.set(1);
-    let three = over(&[&server, &second, &third])?;
+    let three = over(&[&server, &second, &third], plan.singles)?;
+    progress.set(2);
+    let one_after = over(&[&server], plan.singles / 2)?;
     Ok(Round {
         limit: f64::midpoint(before, after),
         limit_lives,
@@ -105,7 +107,7 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
         single_p99: single.latency_ms(0.99),
         batch: batch.per_second(),
         pull,
-        one: one.per_second(),
+        one: f64::midpoint(one_before.per_second(), one_after.per_second()),
         three: three.per_second(),
     })
 }

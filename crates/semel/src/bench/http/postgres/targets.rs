@@ -34,7 +34,7 @@ pub(super) const NODES: Target = higher(
     "three nodes against one, same PostgreSQL",
     1.0,
     1.3,
-    "single publishes over 64 connections, spread over three servers or all to one",
+    "single publishes over 64 connections, spread over three servers, between two halves of as many that all go to one",
 );
 pub(super) const FULL: Target = higher(
     "full_vs_empty",
