@@ -73,3 +73,22 @@ async fn postgres_announces_new_rows() {
     assert_eq!(carrying.stop().await.carried, 3);
     shop.close().await;
 }
+
+/// A place in a table is one in each of its partitions.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outbox_that_somebody_divided_loses_nothing() {
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.base.sql(
+        "ALTER TABLE semel_outbox RENAME TO whole;
+         CREATE TABLE semel_outbox (LIKE whole INCLUDING DEFAULTS) PARTITION BY LIST (queue);
+         CREATE SEQUENCE numbers;
+         ALTER TABLE semel_outbox ALTER id SET DEFAULT nextval('numbers');
+         CREATE TABLE orders_outbox PARTITION OF semel_outbox FOR VALUES IN ('orders');
+         CREATE TABLE mail_outbox PARTITION OF semel_outbox FOR VALUES IN ('mail')",
+    );
+    shop.base.publish(&[wish("orders", 1, None), wish("mail", 2, None)]).await;
+    let tally = shop.relay().await.batch(1).drain().await.unwrap();
+    assert_eq!(tally.carried, 2);
+    assert_eq!((shop.keys("orders").await.len(), shop.keys("mail").await.len()), (1, 1));
+    shop.close().await;
+}

@@ -73,10 +73,15 @@ async fn a_row_that_comes_late_is_carried_whatever_came_before_it(kind: Kind) {
         let carrying = Carrying::start(shop.relay().await.batch(1).lanes(1).poll(SOON));
         until(async || shop.keys("orders").await.len() > 2).await;
         shop.base.sql(&late(kind, group));
+        let before = shop.keys("orders").await.len();
         until(async || shop.keys("orders").await.len() == 100).await;
-        let (tardy, others): (Vec<_>, Vec<_>) =
-            shop.keys("orders").await.into_iter().partition(|key| key == "late");
-        assert_eq!(tardy.len(), 1);
+        let keys = shop.keys("orders").await;
+        // One row may have been on its way. Past that its group waits for it, and nobody else is far ahead of it.
+        let ahead = if group.is_some() { 1 } else { 17 };
+        let place = keys.iter().position(|key| key == "late").expect("it was carried");
+        assert!(place <= before + ahead, "{group:?}: {place}, of which {before} were before it");
+        let others: Vec<_> = keys.iter().filter(|key| *key != "late").collect();
+        assert_eq!(others.len(), 99);
         assert!(others.is_sorted(), "{group:?}: {others:?}");
         assert_eq!(carrying.stop().await.carried, 100);
         shop.close().await;

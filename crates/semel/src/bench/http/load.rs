@@ -106,7 +106,7 @@ impl Publisher for Singly {
 
     async fn publish(&mut self, mut number: u64) -> Result<(), Failure> {
         for digit in self.request[self.number.clone()].iter_mut().rev() {
-            *digit = b'0' + u8::try_from(number % 10).unwrap_or_default();
+            *digit = b'0' + u8::try_from(number % 10).expect("a digit is below ten");
             number /= 10;
         }
         self.conn.exchange(&self.request).await.map(drop)
