@@ -92,6 +92,10 @@ impl Draft {
 }
 
 fn check_overrides(overrides: &Overrides, wrong: &mut Violations) {
+    // Most publishes say nothing for themselves, and a whole configuration need not be looked at for that.
+    if overrides.is_empty() {
+        return;
+    }
     let mut probe = crate::QueueConfig::default();
     if let Some(attempts) = overrides.max_attempts {
         probe.max_attempts = attempts;
@@ -278,6 +282,19 @@ pub fn answer(rules: &Rules, job: &Job, deduplicated: bool, payload_matches: boo
     }
 }
 
+/// The same for a job that has just been made, of which nothing else needs to be known.
+pub fn made(id: JobId, now: Timestamp) -> Published {
+    Published {
+        id,
+        state: State::Pending,
+        created_at: now,
+        deduplicated: false,
+        payload_matches: true,
+        duplicates: 0,
+        key_expires_at: None,
+    }
+}
+
 /// A new job as it stands right after its publish.
 pub fn create(id: JobId, spec: JobSpec) -> Job {
     let progress = Progress::fresh(spec.run_at);
@@ -312,6 +329,13 @@ mod tests {
 
     fn decided(rules: &Rules, first: &Job, payload: &str, now: Timestamp) -> Result<Decision, Refusal> {
         decide(rules, &draft(payload).check().unwrap(), Some(first), now)
+    }
+
+    #[test]
+    fn a_job_that_has_just_been_made_is_answered_alike_whoever_looks_at_it() {
+        let rules = rules(|_| {});
+        let job = first(&rules, State::Pending, None);
+        assert_eq!(made(job.id, NOW), answer(&rules, &job, false, true));
     }
 
     #[test]

@@ -33,11 +33,11 @@ use crate::store::PostgresStore;
 
 /// How far the time that was decided by may be from the database's, in milliseconds: more than a call takes, and less than
 /// anybody notices of a job's age.
-const SLACK: i64 = 1000;
+pub(super) const SLACK: i64 = 1000;
 
 /// How many batches with publishes go the long way after one of them met a key that is known. Who retries publishes does so
 /// for a while.
-const UNLUCKY: u32 = 16;
+pub(super) const UNLUCKY: u32 = 16;
 
 /// What the call says of a delivery that is not as it was handed out.
 const NOT_AS_HANDED_OUT: &str = "SM001";
@@ -91,13 +91,18 @@ static APPLY_KNOWN: Sql = Sql {
 pub(crate) struct Luck(AtomicU32);
 
 impl Luck {
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         let one_less = |left: u32| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err()
     }
 
     fn runs_out(&self) {
         self.0.store(UNLUCKY, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn left(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -108,9 +113,8 @@ pub(super) async fn apply(
     batch: &[Command],
     wants: &Wants,
 ) -> Result<Option<Vec<Answer>>, Setback> {
-    // Behind a pooler time-outs and settings travel with BEGIN, and this call has none.
     let suits = |command: &Command| matches!(command, Command::Publish(_) | Command::Settle(_));
-    if !store.options.prepare || !batch.iter().all(suits) {
+    if !batch.iter().all(suits) {
         return Ok(None);
     }
     // Taken in any case: whichever way the batch goes, they do not come back.
@@ -125,28 +129,33 @@ pub(super) async fn apply(
         decided.lent.give_back(store);
         return Ok(None);
     }
-    match decided.send(session, &queues, store.clock.instead().is_none().then_some(SLACK)).await {
+    let slack = store.clock.instead().is_none().then_some(SLACK);
+    let sent = decided.send(session, &queues, slack).await;
+    let applied = heard(store, sent, decided.lent, queues.iter().map(|(name, _)| name))?;
+    Ok(applied.then_some(decided.answers))
+}
+
+/// What the answer to such a call means: whether it was applied. If not, nothing has happened, and what this node took for true
+/// and was not is forgotten.
+pub(super) fn heard<'a>(
+    store: &PostgresStore,
+    sent: Result<Option<i64>, Fault>,
+    lent: Lent,
+    queues: impl IntoIterator<Item = &'a QueueName>,
+) -> Result<bool, Setback> {
+    match sent {
         Ok(Some(now)) => {
             store.clock.decides(now);
-            Ok(Some(decided.answers))
+            return Ok(true);
         }
-        Ok(None) => {
-            decided.lent.give_back(store);
-            queues.iter().for_each(|(name, _)| store.catalog.forget(name));
-            Ok(None)
-        }
-        Err(fault) if is_known_key(&fault) => {
-            decided.lent.give_back(store);
-            store.luck.runs_out();
-            Ok(None)
-        }
-        Err(fault) if is_not_as_handed_out(&fault) => {
-            decided.lent.give_back(store);
-            Ok(None)
-        }
+        Ok(None) => queues.into_iter().for_each(|name| store.catalog.forget(name)),
+        Err(fault) if is_known_key(&fault) => store.luck.runs_out(),
+        Err(fault) if is_not_as_handed_out(&fault) => {}
         // The call is a transaction of its own: what is lost of it is lost after its COMMIT, as far as one can tell.
-        Err(fault) => Err(Setback::Unclear(fault)),
+        Err(fault) => return Err(Setback::Unclear(fault)),
     }
+    lent.give_back(store);
+    Ok(false)
 }
 
 /// The queues as this node remembers them, in the order in which they are locked; nothing if one is not known, or if

@@ -16,7 +16,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// Applies commands to a working set. Two batches never make ids at the same time; all that are made are above `highest`.
+    /// Applies commands to a working set. All ids that are made are above `highest`.
     pub(super) fn decide(
         store: &PostgresStore,
         set: &mut WorkingSet,
@@ -24,12 +24,19 @@ impl Lent {
         highest: Option<JobId>,
         now: Timestamp,
     ) -> (Vec<Answer>, Self) {
+        Self::make(store, |ids| {
+            highest.iter().for_each(|id| ids.resume_above(*id));
+            set.apply(commands.iter().map(bounded), ids, now)
+        })
+    }
+
+    /// Makes ids. Two batches never do so at the same time.
+    pub(super) fn make<T>(store: &PostgresStore, make: impl FnOnce(&mut IdGenerator) -> T) -> (T, Self) {
         let mut ids = store.ids.lock().expect("the lock is never held across a panic");
         let before = ids.clone();
-        highest.iter().for_each(|id| ids.resume_above(*id));
-        let answers = set.apply(commands.iter().map(bounded), &mut ids, now);
+        let made = make(&mut ids);
         let after = ids.clone();
-        (answers, Self { before, after })
+        (made, Self { before, after })
     }
 
     /// The same transaction made more of them.

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A batch of nothing but publishes and settles is tried in one call first, on the assumption that keys are new and that
-//! deliveries are as this node handed them out (`known`).
+//! deliveries are as this node handed them out (`known`); one of nothing but plain publishes to one queue without so much as a
+//! working set (`plain`).
 //!
 //! Locks are always taken in the same order: queues, keys, jobs, records. A transaction that finds that it holds too little
 //! (a queue whose gate changes, under a shared lock) is undone and run again with more; it never takes more on the way.
@@ -17,8 +18,11 @@
 mod known;
 mod lent;
 mod load;
+mod plain;
 mod queue;
 mod save;
+#[cfg(test)]
+mod scene;
 mod wants;
 mod work;
 mod writes;
@@ -38,6 +42,7 @@ pub(crate) use writes::Writes;
 use crate::fault::Fault;
 use crate::patience::Patience;
 use crate::store::PostgresStore;
+use plain::Plain;
 use wants::Wants;
 
 /// How often a batch is run again because it needs more than it had: more than there are kinds of more. What is still not
@@ -77,11 +82,11 @@ impl PostgresStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let wants = Wants::of(batch);
+        let mut wants = None;
         let mut patience = Patience::new(self.options.patience);
         let (mut repeats, mut needs) = (0, BTreeSet::new());
         loop {
-            let (error, fault) = match self.try_apply(batch, &wants, &needs, &patience).await {
+            let (error, fault) = match self.try_apply(batch, &mut wants, &needs, &patience).await {
                 Ok(answers) => {
                     if answers.iter().any(ends_a_pass) {
                         self.tend_days();
@@ -106,16 +111,24 @@ impl PostgresStore {
     async fn try_apply(
         &self,
         batch: &[Command],
-        wants: &Wants,
+        wants: &mut Option<Wants>,
         alone: &BTreeSet<i32>,
         patience: &Patience,
     ) -> Result<Vec<Answer>, Setback> {
         let session = self.pool.session_within(patience).await?;
-        if alone.is_empty()
-            && let Some(answers) = known::apply(self, &session, batch, wants).await?
-        {
+        // Behind a pooler time-outs and settings travel with BEGIN, and a call of its own has none.
+        let in_one_call = self.options.prepare && alone.is_empty();
+        let decided = match Plain::of(batch).filter(|_| in_one_call) {
+            Some(plain) => plain.apply(self, &session).await?,
+            None if in_one_call => {
+                known::apply(self, &session, batch, wants.get_or_insert_with(|| Wants::of(batch))).await?
+            }
+            None => None,
+        };
+        if let Some(answers) = decided {
             return Ok(answers);
         }
+        let wants = wants.get_or_insert_with(|| Wants::of(batch));
         let mut work = Work::prepare(self, &session, wants, alone).await?;
         match run(&mut work, batch, wants).await {
             Ok(answers) => Ok(answers),

@@ -86,7 +86,7 @@ columns! {
         key: Option<String> => TEXT_ARRAY,
         grp: Option<String> => TEXT_ARRAY,
         gated: bool => BOOL_ARRAY,
-        fingerprint: Vec<u8> => BYTEA_ARRAY,
+        fingerprint: Digest => BYTEA_ARRAY,
         payload: Option<Text> => TEXT_ARRAY,
         metadata: Option<String> => TEXT_ARRAY,
         overrides: Option<String> => TEXT_ARRAY,
@@ -104,7 +104,7 @@ impl JobColumns {
         self.key.push(spec.key.as_ref().map(|key| key.as_str().to_owned()));
         self.grp.push(spec.group.as_ref().map(ToString::to_string));
         self.gated.push(spec.gated);
-        self.fingerprint.push(spec.fingerprint.0.to_be_bytes().into());
+        self.fingerprint.push(Digest::of(spec.fingerprint));
         self.payload.push(spec.payload.as_ref().map(Text::of));
         self.metadata.push(metadata::write(&spec.metadata));
         self.overrides.push(write_overrides(&spec.overrides));
@@ -117,7 +117,7 @@ impl JobColumns {
 pub(crate) struct Text(Bytes);
 
 impl Text {
-    fn of(payload: &Payload) -> Self {
+    pub(crate) fn of(payload: &Payload) -> Self {
         Self(payload.bytes().clone())
     }
 }
@@ -129,6 +129,26 @@ impl ToSql for Text {
     }
 
     accepts!(TEXT);
+    to_sql_checked!();
+}
+
+/// A fingerprint on its way into a column of bytes.
+#[derive(Debug)]
+pub(crate) struct Digest([u8; 16]);
+
+impl Digest {
+    pub(crate) fn of(fingerprint: Fingerprint) -> Self {
+        Self(fingerprint.0.to_be_bytes())
+    }
+}
+
+impl ToSql for Digest {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(BYTEA);
     to_sql_checked!();
 }
 

@@ -16,7 +16,7 @@ mod trace;
 
 pub(crate) use columns::{Cells, columns};
 pub(crate) use done::{DoneColumns, DoneRow, done_columns};
-pub(crate) use job::{JobColumns, JobRow, job_columns, read_overrides};
+pub(crate) use job::{Digest, JobColumns, JobRow, Text, job_columns, read_overrides};
 pub(crate) use live::{LiveColumns, LiveRow, Standing, found_in_live, live_columns};
 pub(crate) use queue::{QueueRow, config, config_text, gate_text, is_free, queue_columns, secrets_text};
 pub(crate) use trace::{TraceColumns, TraceRow, trace_columns};

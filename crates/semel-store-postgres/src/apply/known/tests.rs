@@ -1,137 +1,19 @@
-//! Which batches go the short way, and that nothing is left of those that do not.
+//! Which batches with settles, or with publishes that are not plain, go the short way, and that nothing is left of those that do
+//! not.
 
-use semel_cluster::{Database, sql_at};
+use semel_cluster::sql_at;
 use semel_core::key::Key;
 use semel_core::lease::{Delivery, LeaseRequest};
 use semel_core::lifecycle::State;
 use semel_core::outcome::Outcome;
 use semel_core::payload::Payload;
-use semel_core::publish::{Draft, Published};
-use semel_core::queue::QueueConfig;
 use semel_core::refusal::Refusal;
 use semel_core::settle::{Report, Settle};
 use semel_core::time::Millis;
 use semel_store::{Reply, Store};
 
 use super::*;
-use crate::options::Options;
-use crate::scratch;
-
-const NO_LONG_WAY: &str = "DROP FUNCTION semel.lock_queues";
-
-/// Runs a test against a store with one queue that it has published to.
-fn with_store<F: Future<Output = ()>>(test: impl FnOnce(Arc<PostgresStore>, Database<'static>) -> F) {
-    let (database, runtime) = (scratch::database(), scratch::runtime());
-    runtime.block_on(async {
-        let store = Arc::new(open(&database).await);
-        put_queue(&store, QueueConfig::default()).await;
-        publish(&store, "first").await.unwrap();
-        test(Arc::clone(&store), database).await;
-        store.abandon();
-    });
-}
-
-async fn open(database: &Database<'_>) -> PostgresStore {
-    PostgresStore::open(database.url(), Options::default()).await.unwrap()
-}
-
-async fn put_queue(store: &PostgresStore, config: QueueConfig) {
-    let command = Command::PutQueue { name: queue(), config: Box::new(config) };
-    assert_eq!(store.apply(vec![command]).await.unwrap(), [Ok(Reply::Done)]);
-}
-
-fn queue() -> QueueName {
-    QueueName::try_from("orders").unwrap()
-}
-
-fn draft() -> Draft {
-    Draft::new(queue(), Payload::from_json("1").unwrap())
-}
-
-fn keyed(key: &str) -> Command {
-    Command::Publish(draft().with_key(Key::try_from(key).unwrap()).check().unwrap())
-}
-
-async fn publish(store: &PostgresStore, key: &str) -> Result<Published, Refusal> {
-    match store.apply(vec![keyed(key)]).await.unwrap().remove(0)? {
-        Reply::Published(published) => Ok(published),
-        other => panic!("a publish was answered {other:?}"),
-    }
-}
-
-#[test]
-fn new_keys_of_a_known_queue_go_the_short_way() {
-    with_store(async |store, database| {
-        sql_at(database.url(), &[NO_LONG_WAY]).unwrap();
-        let made = publish(&store, "second").await.unwrap();
-        assert!(!made.deduplicated);
-        let job = store.job(made.id).await.unwrap().expect("it is there");
-        assert_eq!(job.spec.key, Some(Key::try_from("second").unwrap()));
-        let stats = store.stats().await.unwrap();
-        assert_eq!(stats.queues[0].count(semel_core::lifecycle::State::Pending), 2, "it was counted");
-    });
-}
-
-#[test]
-fn a_key_that_is_known_goes_the_long_way_and_those_after_it_for_a_while() {
-    with_store(async |store, database| {
-        assert!(publish(&store, "first").await.unwrap().deduplicated);
-        for left in (0..UNLUCKY).rev() {
-            publish(&store, &left.to_string()).await.unwrap();
-            assert_eq!(left, store.luck.0.load(Ordering::Relaxed));
-        }
-        sql_at(database.url(), &[NO_LONG_WAY]).unwrap();
-        publish(&store, "second").await.expect("the short way is tried again");
-    });
-}
-
-#[test]
-fn a_key_that_comes_twice_in_a_batch_has_one_job() {
-    with_store(async |store, _| {
-        let answers = store.apply(vec![keyed("twin"), keyed("twin")]).await.unwrap();
-        let [Ok(Reply::Published(one)), Ok(Reply::Published(other))] = answers.as_slice() else {
-            panic!("{answers:?}")
-        };
-        assert_eq!((one.id, one.deduplicated, other.deduplicated), (other.id, false, true));
-    });
-}
-
-#[test]
-fn settings_that_another_node_changed_count_at_once() {
-    with_store(async |store, database| {
-        let other = open(&database).await;
-        put_queue(&other, QueueConfig { require_key: true, ..QueueConfig::default() }).await;
-        let keyless = Command::Publish(draft().check().unwrap());
-        let answers = store.apply(vec![keyless]).await.unwrap();
-        assert_eq!(answers, [Err(Refusal::KeyRequired(queue()))]);
-        other.abandon();
-    });
-}
-
-#[test]
-fn a_queue_that_another_node_deleted_is_gone() {
-    with_store(async |store, database| {
-        let other = open(&database).await;
-        sql_at(database.url(), &["DELETE FROM semel.live"]).unwrap();
-        let answers = other.apply(vec![Command::DeleteQueue(queue())]).await.unwrap();
-        assert_eq!(answers, [Ok(Reply::Done)]);
-        assert!(matches!(publish(&store, "second").await, Err(Refusal::QueueNotFound(_))));
-        other.abandon();
-    });
-}
-
-#[test]
-fn a_clock_that_lost_the_database_does_not_decide() {
-    with_store(async |store, database| {
-        let told = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-        let now: i64 = sql_at(database.url(), &[told]).unwrap().parse().unwrap();
-        store.clock.decides(now + 3_600_000);
-        let made = publish(&store, "second").await.unwrap();
-        assert!(sql_time(made.created_at) < now + 60_000, "{made:?}");
-        sql_at(database.url(), &[NO_LONG_WAY]).unwrap();
-        publish(&store, "third").await.expect("it was set right");
-    });
-}
+use crate::apply::scene::{NO_LONG_WAY, draft, keyed, queue, with_store};
 
 async fn lease(store: &PostgresStore) -> Delivery {
     let request = LeaseRequest::new(queue(), 1, None).unwrap();

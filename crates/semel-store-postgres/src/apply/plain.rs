@@ -1,0 +1,157 @@
+//! The shortest way: a batch of nothing but plain publishes to one queue, each under a key of its own or under none.
+//!
+//! That is what most batches of a busy node are. Such a publish makes a job, or is refused for what it is; what others of the
+//! batch do does not matter to it. So it is decided where it stands, and not in a working set, which would cost the node more
+//! than all the rest of the batch. The assumptions are those of the short way (`known`), and so is what happens if they do not
+//! hold: nothing, and the batch goes the long way.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use semel_core::gate::Gate;
+use semel_core::ids::{IdGenerator, JobId};
+use semel_core::key::Key;
+use semel_core::name::QueueName;
+use semel_core::publish::{self, Draft, Publish};
+use semel_core::queue::Rules;
+use semel_core::time::Timestamp;
+use semel_store::{Answer, Command, Reply};
+use tokio_postgres::types::Type;
+
+use super::Setback;
+use super::known::{self, SLACK};
+use super::lent::Lent;
+use crate::catalog::Seen;
+use crate::fault::Fault;
+use crate::row::{Cells, Digest, Text, is_free, sql_id, sql_time};
+use crate::session::{Session, Sql};
+use crate::store::PostgresStore;
+
+static ADD_PLAIN: Sql = Sql {
+    text: "SELECT semel.add_plain($1, $2, $3, $4, $5, $6, $7, $8)",
+    types: &[
+        // What it was decided by.
+        Type::INT4,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        // New jobs.
+        Type::INT8_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::BYTEA_ARRAY,
+        Type::TEXT_ARRAY,
+    ],
+};
+
+/// Publishes that can go the shortest way.
+pub(super) struct Plain<'a> {
+    queue: &'a QueueName,
+    publishes: Vec<&'a Publish>,
+}
+
+impl<'a> Plain<'a> {
+    /// The batch, if it is nothing but such publishes.
+    pub(super) fn of(batch: &'a [Command]) -> Option<Self> {
+        let publish = |command: &'a Command| match command {
+            Command::Publish(publish) => Some(publish).filter(|publish| is_plain(publish.draft())),
+            _ => None,
+        };
+        let publishes: Vec<_> = batch.iter().map(publish).collect::<Option<_>>()?;
+        let queue = &publishes.first()?.draft().queue;
+        let mut keys = HashSet::with_capacity(publishes.len());
+        let apart = publishes.iter().map(|publish| publish.draft()).all(|draft| {
+            draft.queue == *queue && draft.key.as_ref().is_none_or(|key| keys.insert(key.as_str()))
+        });
+        apart.then_some(Self { queue, publishes })
+    }
+
+    /// Applies the batch; nothing if it has to go the long way, and then nothing has happened.
+    pub(super) async fn apply(
+        self,
+        store: &PostgresStore,
+        session: &Session,
+    ) -> Result<Option<Vec<Answer>>, Setback> {
+        if !store.luck.holds() {
+            return Ok(None);
+        }
+        let seen = store.catalog.last_seen(self.queue);
+        // Something that limits the queue makes its state count.
+        let Some(seen) = seen.filter(|seen| is_free(&seen.rules.config, &Gate::default())) else {
+            return Ok(None);
+        };
+        let now = store.clock.expected();
+        let (jobs, lent) = Lent::make(store, |ids| Jobs::decide(&self.publishes, &seen.rules, ids, now));
+        let slack = store.clock.instead().is_none().then_some(SLACK);
+        let sent = jobs.send(session, &seen, now, slack).await;
+        let applied = known::heard(store, sent, lent, [self.queue])?;
+        Ok(applied.then_some(jobs.answers))
+    }
+}
+
+/// Whether a publish is due at once and says nothing for itself.
+fn is_plain(draft: &Draft) -> bool {
+    let Draft { delay, run_at, priority, group, overrides, metadata, .. } = draft;
+    delay.is_none()
+        && run_at.is_none()
+        && *priority == 0
+        && group.is_none()
+        && overrides.is_empty()
+        && metadata.is_empty()
+}
+
+/// What became of the publishes: an answer to each, and the jobs that were made, a column each.
+struct Jobs<'a> {
+    answers: Vec<Answer>,
+    ids: Vec<i64>,
+    keys: Vec<Option<&'a str>>,
+    fingerprints: Vec<Digest>,
+    payloads: Vec<Text>,
+}
+
+impl<'a> Jobs<'a> {
+    /// Decides as if no key were known.
+    fn decide(publishes: &[&'a Publish], rules: &Rules, ids: &mut IdGenerator, now: Timestamp) -> Self {
+        let count = publishes.len();
+        let mut jobs = Self {
+            answers: Vec::with_capacity(count),
+            ids: Vec::with_capacity(count),
+            keys: Vec::with_capacity(count),
+            fingerprints: Vec::with_capacity(count),
+            payloads: Vec::with_capacity(count),
+        };
+        for publish in publishes {
+            let admitted = publish::admit(rules, publish, now).map(|()| ids.next(now));
+            admitted.iter().for_each(|id| jobs.push(*id, publish));
+            jobs.answers.push(admitted.map(|id| Reply::Published(publish::made(id, now))));
+        }
+        jobs
+    }
+
+    fn push(&mut self, id: JobId, publish: &'a Publish) {
+        let draft = publish.draft();
+        self.ids.push(sql_id(id));
+        self.keys.push(draft.key.as_ref().map(Key::as_str));
+        self.fingerprints.push(Digest::of(publish.fingerprint()));
+        self.payloads.push(Text::of(&draft.payload));
+    }
+
+    /// Makes the call. The database's time if all was as it was thought to be.
+    async fn send(
+        &self,
+        session: &Session,
+        seen: &Seen,
+        now: Timestamp,
+        slack: Option<i64>,
+    ) -> Result<Option<i64>, Fault> {
+        let Self { ids, keys, fingerprints, payloads, .. } = self;
+        let row = session
+            .query_one(
+                &ADD_PLAIN,
+                &[&seen.id, &seen.version, &sql_time(now), &slack, ids, keys, fingerprints, payloads],
+            )
+            .await?;
+        Cells::of(&row).take()
+    }
+}
