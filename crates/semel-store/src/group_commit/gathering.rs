@@ -3,7 +3,7 @@
 //! A commit to a database has a price of its own, that of some dozens of rows. Callers who have just been answered often come
 //! back at once, and a commit that sets out without them is small, as is the one after it. So for a moment after a commit the
 //! next waits until as many are there as there usually are. How many that is shows by itself: if more come it is more, if time
-//! runs out it is those who are there, and now and then one more is waited for than usual.
+//! runs out it is those who are there, and now and then more are waited for than usual: ever more rarely while nobody comes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,6 +22,9 @@ const FEW: usize = 4;
 /// How many commits find what is usual before more is waited for.
 const CONTENT_FOR: u32 = 32;
 
+/// The same after it was waited for in vain again and again. Each time costs the whole span, which is as long as a commit or two.
+const CONTENT_FOR_MAX: u32 = 2048;
+
 /// What the driver knows about those who come back.
 #[derive(Debug)]
 pub(super) struct Gathering {
@@ -31,6 +34,10 @@ pub(super) struct Gathering {
     usual: usize,
     /// How many commits in a row were as large.
     content: u32,
+    /// After how many more are waited for.
+    content_for: u32,
+    /// Whether more are waited for than usual.
+    hopes: bool,
     /// Until when the next commit may wait.
     until: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -38,7 +45,7 @@ pub(super) struct Gathering {
 
 impl Gathering {
     pub(super) fn new(span: Duration) -> Self {
-        Self { span, usual: 1, content: 0, until: None, timer: None }
+        Self { span, usual: 1, content: 0, content_for: CONTENT_FOR, hopes: false, until: None, timer: None }
     }
 
     /// Notes that callers have been answered.
@@ -55,12 +62,25 @@ impl Gathering {
         if commands < self.usual {
             return;
         }
+        if std::mem::take(&mut self.hopes) {
+            self.content_for = CONTENT_FOR;
+        }
         self.content += 1;
         self.usual = commands.min(WORTH_A_COMMIT);
-        if self.content >= CONTENT_FOR && self.usual >= FEW {
+        if self.content >= self.content_for && (FEW..WORTH_A_COMMIT).contains(&self.usual) {
             self.content = 0;
             self.usual = (self.usual + self.usual / 4).min(WORTH_A_COMMIT);
+            self.hopes = true;
         }
+    }
+
+    /// Notes that those who were waited for did not come: there are only so many.
+    fn ran_out(&mut self, waiting: usize) {
+        if std::mem::take(&mut self.hopes) {
+            self.content_for = (self.content_for * 2).min(CONTENT_FOR_MAX);
+        }
+        self.usual = waiting.max(1);
+        self.content = 0;
     }
 
     /// For how many commands a commit sets out although `others` are on their way: as many as those, and not a small one. None
@@ -81,8 +101,7 @@ impl Gathering {
             if timer.as_mut().poll(cx) == Poll::Pending {
                 return true;
             }
-            self.usual = queue.waiting().max(1);
-            self.content = 0;
+            self.ran_out(queue.waiting());
         }
         self.until = None;
         false
@@ -106,6 +125,34 @@ mod tests {
         assert_eq!(gathering.usual, WORTH_A_COMMIT);
         (0..CONTENT_FOR).for_each(|_| gathering.sets_out(1000));
         assert_eq!(gathering.usual, WORTH_A_COMMIT);
+    }
+
+    #[test]
+    fn more_are_waited_for_ever_more_rarely_until_they_come() {
+        let mut gathering = Gathering::new(Duration::from_millis(1));
+        let commits_until_hope = |gathering: &mut Gathering| {
+            let begun = gathering.usual;
+            (1..).find(|_| {
+                gathering.sets_out(8);
+                gathering.usual > begun.max(8)
+            })
+        };
+        for expected in [CONTENT_FOR, 2 * CONTENT_FOR, 4 * CONTENT_FOR] {
+            assert_eq!(commits_until_hope(&mut gathering), Some(expected));
+            gathering.ran_out(8);
+        }
+        (0..20).for_each(|_| {
+            commits_until_hope(&mut gathering);
+            gathering.ran_out(8);
+        });
+        assert_eq!(commits_until_hope(&mut gathering), Some(CONTENT_FOR_MAX));
+        gathering.sets_out(10);
+        gathering.ran_out(8);
+        assert_eq!(
+            commits_until_hope(&mut gathering),
+            Some(CONTENT_FOR),
+            "they had come, and may come again"
+        );
     }
 
     #[test]
