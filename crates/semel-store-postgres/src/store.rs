@@ -13,7 +13,7 @@ use crate::connect::{Maker, Pool};
 use crate::handed_out::HandedOut;
 use crate::join::Place;
 use crate::options::Options;
-use crate::peers::{Ear, Seat};
+use crate::peers::{Ear, Hush, Seat};
 use crate::{days, join, migrate, reign, survey};
 
 /// An open PostgreSQL store: one node of as many as there are.
@@ -35,6 +35,8 @@ pub struct PostgresStore {
     pub(crate) tend_days_at: Mutex<Timestamp>,
     /// How it hears the others.
     pub(crate) ear: Ear,
+    /// What it does not tell them.
+    pub(crate) hush: Hush,
 }
 
 impl PostgresStore {
@@ -59,7 +61,8 @@ impl PostgresStore {
         let ear = Ear::new(listens, pool.clone(), seat.clone());
         let (ids, catalog) = (Mutex::new(place.ids), Catalog::default());
         let (luck, handed_out, tend_days_at) = (Luck::default(), HandedOut::default(), Mutex::default());
-        Ok(Self { pool, clock, options, seat, ids, catalog, luck, handed_out, tend_days_at, ear })
+        let hush = Hush::default();
+        Ok(Self { pool, clock, options, seat, ids, catalog, luck, handed_out, tend_days_at, ear, hush })
     }
 
     /// This node's number among the nodes of the store.

@@ -173,7 +173,7 @@ pub trait Shared: Send + Sync + 'static {
     /// answered, or cannot tell, says nothing.
     fn exposure(&self) -> Option<Exposure>;
 
-    /// Tells the others where to look. It MAY be lost on the way.
+    /// Tells the others where to look. It MAY be lost on the way, and where nobody waits it MAY be left out.
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError>;
 
     /// Waits for what others tell. The first answer MUST be [`Heard::Hearing`] or [`Heard::Deaf`]. While it hears, what was

@@ -131,7 +131,7 @@ impl Listener {
     }
 
     async fn try_it(&self) -> Result<(), Fault> {
-        tell::send(&self.pool, &[note::own(self.seat.node())]).await
+        tell::send(&self.pool.session().await?, &[note::own(self.seat.node())]).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! transaction it would make every commit queue for one lock. What is lost on the way is found by looking ([`sweep`]).
 
 mod beat;
+mod hush;
 mod inbox;
 mod list;
 mod listen;
@@ -17,6 +18,7 @@ use semel_core::name::QueueName;
 use semel_store::StoreError;
 use semel_store::shared::{Beat, Exposure, Heard, NodeId, NodeRecord, Shared, Sweep, Wakes};
 
+pub(crate) use hush::Hush;
 pub use list::{Roster, nodes};
 pub(crate) use listen::Ear;
 pub(crate) use seat::Seat;
@@ -53,7 +55,7 @@ impl Shared for PostgresStore {
     }
 
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError> {
-        self.notify(&wakes).await
+        self.notify(wakes).await
     }
 
     async fn hear(&self) -> Heard {

@@ -5,9 +5,8 @@ use semel_store::shared::Wakes;
 use tokio_postgres::types::Type;
 
 use super::{CHANNEL, note};
-use crate::connect::Pool;
 use crate::fault::Fault;
-use crate::session::Sql;
+use crate::session::{Session, Sql};
 use crate::store::PostgresStore;
 
 static NOTIFY: Sql = Sql {
@@ -16,13 +15,23 @@ static NOTIFY: Sql = Sql {
 };
 
 impl PostgresStore {
-    pub(super) async fn notify(&self, wakes: &Wakes) -> Result<(), StoreError> {
-        let notes = note::write(self.node(), wakes);
-        send(&self.pool, &notes).await.map_err(|fault| fault.after_commit())
+    /// Tells the others, but for what they need not know ([`super::hush`]).
+    pub(super) async fn notify(&self, mut wakes: Wakes) -> Result<(), StoreError> {
+        self.hush.silence(&mut wakes.ready);
+        if wakes.is_empty() {
+            return Ok(());
+        }
+        self.notify_and_look(&wakes).await.map_err(|fault| fault.after_commit())
+    }
+
+    async fn notify_and_look(&self, wakes: &Wakes) -> Result<(), Fault> {
+        let session = self.pool.session().await?;
+        send(&session, &note::write(self.node(), wakes)).await?;
+        self.look_at_told(&session, &wakes.ready).await
     }
 }
 
 /// Sends notes, to this node too.
-pub(super) async fn send(pool: &Pool, notes: &[String]) -> Result<(), Fault> {
-    pool.session().await?.query(&NOTIFY, &[&CHANNEL, &notes]).await.map(drop)
+pub(super) async fn send(session: &Session, notes: &[String]) -> Result<(), Fault> {
+    session.query(&NOTIFY, &[&CHANNEL, &notes]).await.map(drop)
 }

@@ -201,6 +201,61 @@ async fn what_one_node_tells_the_others_hear() {
     assert_eq!(self::heard(&b).await, Heard::Wakes(ready("mail", 1)));
 }
 
+/// Tells of two queues in turn until the first is left out.
+async fn told_until_silent(a: &PostgresStore, b: &PostgresStore, queue: &str) {
+    let both = Wakes { ready: [(name(queue), 1), (name("other"), 1)].into(), ..Wakes::default() };
+    let silent = async {
+        loop {
+            a.tell(both.clone()).await.unwrap();
+            match heard(b).await {
+                Heard::Wakes(wakes) if wakes == ready("other", 1) => return,
+                heard => assert_eq!(heard, Heard::Wakes(both.clone()), "nothing else was told"),
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, silent).await.expect("nobody need be told");
+}
+
+#[tokio::test]
+async fn that_there_is_more_where_nobody_takes_anything_is_told_more_rarely() {
+    let nodes = Nodes::new();
+    let (a, b) = (nodes.join("a").await, nodes.join("b").await);
+    assert_eq!(heard(&b).await, Heard::Hearing);
+    put_queue(&a, "full", QueueConfig::default()).await;
+    put_queue(&a, "limited", QueueConfig { concurrency: Some(1), ..QueueConfig::default() }).await;
+    publish(&a, "full").await;
+    publish(&a, "limited").await;
+    for _ in 0..3 {
+        a.tell(ready("full", 1)).await.unwrap();
+        assert_eq!(heard(&b).await, Heard::Wakes(ready("full", 1)), "it has only just become ready");
+    }
+    nodes.clock.advance(Millis::from_secs(2));
+    told_until_silent(&a, &b, "full").await;
+    // Jobs of a queue that something limits may be ready for long although somebody waits.
+    let limited =
+        Wakes { ready: [(name("limited"), 1)].into(), changed: [name("full")].into(), ..Wakes::default() };
+    for _ in 0..3 {
+        a.tell(limited.clone()).await.unwrap();
+        assert_eq!(heard(&b).await, Heard::Wakes(limited.clone()), "changes are always told");
+    }
+    assert_eq!(lease(&b, "full").await.len(), 1);
+    let again = async {
+        loop {
+            a.tell(ready("full", 1)).await.unwrap();
+            a.tell(ready("end", 1)).await.unwrap();
+            match heard(&b).await {
+                Heard::Wakes(wakes) if wakes == ready("end", 1) => {}
+                heard => return heard,
+            }
+        }
+    };
+    let heard = tokio::time::timeout(DEADLINE, again).await.expect("it is told again");
+    let Heard::Wakes(wakes) = heard else { panic!("{heard:?}") };
+    assert!(wakes.ready.contains_key(&name("full")), "{wakes:?}");
+    a.close().await.unwrap();
+    b.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_heartbeat_says_that_a_node_is_there() {
     let nodes = Nodes::new();
