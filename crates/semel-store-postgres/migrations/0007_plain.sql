@@ -19,23 +19,27 @@ BEGIN
     IF abs(now - decided) > slack OR pg_advisory_xact_lock_shared(1397050627, queue_id) IS NULL THEN
         RETURN NULL;
     END IF;
-    IF NOT EXISTS (
-        SELECT FROM semel.queue q WHERE q.id = queue_id AND q.version = queue_version AND q.free AND NOT q.deleted
-    ) THEN
+    IF cardinality(job_ids) = 0 THEN
+        RETURN (
+            SELECT now FROM semel.queue q WHERE q.id = queue_id AND q.version = queue_version AND q.free AND NOT q.deleted
+        );
+    END IF;
+    -- Counted where the queue is as it should be: one statement less than to look first.
+    INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
+    SELECT queue_id, cardinality(job_ids), 0, 0, 0
+      FROM semel.queue q
+     WHERE q.id = queue_id AND q.version = queue_version AND q.free AND NOT q.deleted;
+    IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF cardinality(job_ids) > 0 THEN
-        INSERT INTO semel.key (queue, key, ids)
-        SELECT queue_id, u.key, ARRAY[u.id]
-          FROM (SELECT unnest(keys) AS key, unnest(job_ids) AS id) u
-         WHERE u.key IS NOT NULL;
-        INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, gated, fingerprint, payload)
-        SELECT unnest(job_ids), queue_id, decided, decided, 0, unnest(keys), false, unnest(fingerprints), unnest(payloads);
-        INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
-        SELECT unnest(job_ids), queue_id, 0, decided, true, decided, 0, 0;
-        INSERT INTO semel.tally (queue, unfinished, completed, dead, cancelled)
-        VALUES (queue_id, cardinality(job_ids), 0, 0, 0);
-    END IF;
+    INSERT INTO semel.key (queue, key, ids)
+    SELECT queue_id, u.key, ARRAY[u.id]
+      FROM (SELECT unnest(keys) AS key, unnest(job_ids) AS id) u
+     WHERE u.key IS NOT NULL;
+    INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, gated, fingerprint, payload)
+    SELECT unnest(job_ids), queue_id, decided, decided, 0, unnest(keys), false, unnest(fingerprints), unnest(payloads);
+    INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
+    SELECT unnest(job_ids), queue_id, 0, decided, true, decided, 0, 0;
     RETURN now;
 END
 $$;
