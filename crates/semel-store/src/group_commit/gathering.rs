@@ -23,7 +23,7 @@ const FEW: usize = 4;
 const CONTENT_FOR: u32 = 32;
 
 /// The same after it was waited for in vain again and again. Each time costs the whole span, which is as long as a commit or two.
-const CONTENT_FOR_MAX: u32 = 2048;
+const CONTENT_FOR_MAX: u32 = 512;
 
 /// What the driver knows about those who come back.
 #[derive(Debug)]
@@ -74,11 +74,13 @@ impl Gathering {
         }
     }
 
-    /// Notes that those who were waited for did not come: there are only so many.
+    /// Notes that those who were waited for did not come. If they were more than usual, there are only so many; if not,
+    /// something has changed, and may change back.
     fn ran_out(&mut self, waiting: usize) {
-        if std::mem::take(&mut self.hopes) {
-            self.content_for = (self.content_for * 2).min(CONTENT_FOR_MAX);
-        }
+        self.content_for = match std::mem::take(&mut self.hopes) {
+            true => (self.content_for * 2).min(CONTENT_FOR_MAX),
+            false => CONTENT_FOR,
+        };
         self.usual = waiting.max(1);
         self.content = 0;
     }
