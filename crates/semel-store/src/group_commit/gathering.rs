@@ -20,7 +20,7 @@ const WORTH_A_COMMIT: usize = 32;
 const FEW: usize = 4;
 
 /// How many commits find what is usual before more is waited for.
-const CONTENT_FOR: u32 = 32;
+const CONTENT_FOR: u32 = 8;
 
 /// The same after it was waited for in vain again and again. Each time costs the whole span, which is as long as a commit or two.
 const CONTENT_FOR_MAX: u32 = 512;
