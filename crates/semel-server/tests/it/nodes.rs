@@ -45,6 +45,12 @@ impl Two {
     /// Two nodes that may differ, once they have heard of each other.
     async fn with(a: Options, b: Options, change: impl FnOnce(&mut postgres::Options)) -> Self {
         let a = World::shaped(Backend::Postgres, |_| a).await;
+        // Its first heartbeat takes the roles, and is on its way still when it can be reached: the second node could be faster.
+        eventually(async || {
+            let seen = a.client.get("/v1/nodes").await.expect(200);
+            seen["nodes"][0]["roles"].as_array().filter(|roles| !roles.is_empty()).map(drop)
+        })
+        .await;
         let mut store = postgres_options(a.clock.clone());
         store.node_name = "b".into();
         change(&mut store);

@@ -1,8 +1,8 @@
 //! The shortest way: a batch of nothing but plain publishes to one queue, each under a key of its own or under none.
 //!
 //! That is what most batches of a busy node are. Such a publish makes a job, or is refused for what it is; what others of the
-//! batch do does not matter to it. So it is decided where it stands, and not in a working set, which would cost the node more
-//! than all the rest of the batch. The assumptions are those of the short way (`known`), and so is what happens if they do not
+//! batch do does not matter to it. So it is decided where it stands, and not in a working set, which would cost the node about as
+//! much as the rest of the batch. The assumptions are those of the short way (`known`), and so is what happens if they do not
 //! hold: nothing, and the batch goes the long way.
 
 #[cfg(test)]
@@ -90,9 +90,21 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Whether a publish is due at once and says nothing for itself.
+/// Whether a publish is due at once and says nothing for itself. All that it may say is named, so that whoever adds to it has to
+/// decide here.
 fn is_plain(draft: &Draft) -> bool {
-    let Draft { delay, run_at, priority, group, overrides, metadata, .. } = draft;
+    let Draft {
+        queue: _,
+        payload: _,
+        key: _,
+        delay,
+        run_at,
+        priority,
+        group,
+        overrides,
+        metadata,
+        publisher: _,
+    } = draft;
     delay.is_none()
         && run_at.is_none()
         && *priority == 0

@@ -168,7 +168,6 @@ fn nothing_is_written_for_publishes_that_are_all_refused() {
     });
 }
 
-/// Whoever adds to what a publish may say has to decide here whether that is still plain.
 #[test]
 fn only_publishes_that_say_nothing_for_themselves_are_plain() {
     let plain = |drafts: &[&Draft]| {
