@@ -32,10 +32,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    -- In order, as in apply_known and everywhere: a key that somebody else is publishing is waited for, and two that wait for
+    -- each other would wait until one is given up.
     INSERT INTO semel.key (queue, key, ids)
     SELECT queue_id, u.key, ARRAY[u.id]
-      FROM (SELECT unnest(keys) AS key, unnest(job_ids) AS id) u
-     WHERE u.key IS NOT NULL;
+      FROM (SELECT unnest(keys) COLLATE "C" AS key, unnest(job_ids) AS id) u
+     WHERE u.key IS NOT NULL
+     ORDER BY u.key;
     INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, gated, fingerprint, payload)
     SELECT unnest(job_ids), queue_id, decided, decided, 0, unnest(keys), false, unnest(fingerprints), unnest(payloads);
     INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)

@@ -94,6 +94,20 @@ fn a_key_that_comes_twice_in_a_batch_has_one_job() {
     });
 }
 
+/// Two batches that take keys in different orders would wait for each other. Rows lie in a table as they were inserted.
+#[test]
+fn keys_are_taken_in_order_whatever_the_order_of_the_publishes() {
+    on_each_way(async |way, store, database| {
+        sql_at(database.url(), &way.alone()).unwrap();
+        let batch = (0..60).rev().map(|number| way.keyed(&format!("{}-{number}", number % 7))).collect();
+        store.apply(batch).await.unwrap();
+        let disorder = "SELECT count(*) FILTER (WHERE key < before), count(before) > 40
+                          FROM (SELECT key, lag(key) OVER (PARTITION BY tableoid ORDER BY ctid) AS before
+                                  FROM semel.key WHERE key <> 'first') AS laid";
+        assert_eq!(sql_at(database.url(), &[disorder]).unwrap(), "0|t", "{way:?}");
+    });
+}
+
 #[test]
 fn settings_that_another_node_changed_count_at_once() {
     on_each_way(async |way, store, database| {
