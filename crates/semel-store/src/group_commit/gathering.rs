@@ -149,11 +149,13 @@ mod tests {
         });
         assert_eq!(commits_until_hope(&mut gathering), Some(CONTENT_FOR_MAX));
         gathering.sets_out(10);
+        assert_eq!(gathering.content_for, CONTENT_FOR, "they have come, and more may come");
+        gathering.content_for = CONTENT_FOR_MAX;
         gathering.ran_out(8);
         assert_eq!(
             commits_until_hope(&mut gathering),
             Some(CONTENT_FOR),
-            "they had come, and may come again"
+            "some stayed away, and may be back"
         );
     }
 
