@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +12,7 @@ use semel_core::records::{ApiKeyRecord, Scope};
 use semel_core::time::{Millis, Timestamp};
 use semel_store::{Store, StoreError};
 use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
 
 use crate::service::AuthMode;
 
@@ -23,6 +25,8 @@ type Hash = [u8; 32];
 pub struct Keyring {
     mode: AuthMode,
     grants: ArcSwap<HashMap<Hash, Arc<Grant>>>,
+    /// Held by who reads the keys again.
+    reading: Mutex<()>,
 }
 
 /// What one API key allows.
@@ -37,15 +41,25 @@ pub struct Grant {
 impl Keyring {
     /// Reads the keys of a store.
     pub async fn load(store: &dyn Store, mode: AuthMode) -> Result<Self, StoreError> {
-        let ring = Self { mode, grants: ArcSwap::default() };
+        let ring = Self { mode, grants: ArcSwap::default(), reading: Mutex::default() };
         ring.reload(store).await?;
         Ok(ring)
     }
 
     /// Reads the keys again. What is known of their last use is kept.
     pub async fn reload(&self, store: &dyn Store) -> Result<(), StoreError> {
+        self.take_over(store.api_keys()).await
+    }
+
+    /// One at a time, and each reads when it is its turn: what was read first would otherwise overwrite what was read last,
+    /// and a key that was taken away would work again.
+    async fn take_over(
+        &self,
+        read: impl Future<Output = Result<Vec<ApiKeyRecord>, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let _turn = self.reading.lock().await;
+        let records = read.await?;
         let before = self.grants.load();
-        let records = store.api_keys().await?;
         let grants = records.into_iter().filter_map(|record| {
             let hash = decode(&record.hash)?;
             let known = before.get(&hash).filter(|grant| same_key(&grant.record, &record)).cloned();
@@ -72,9 +86,9 @@ impl Keyring {
         Some(grant)
     }
 
-    /// The keys that were used since this was last asked, and when.
-    pub fn take_used(&self) -> Vec<(String, Timestamp)> {
-        self.grants.load().values().filter_map(|grant| grant.take_used()).collect()
+    /// The keys whose last use is not written down, and when that was.
+    pub fn used(&self) -> Vec<(Arc<Grant>, Timestamp)> {
+        self.grants.load().values().filter_map(|grant| Some((grant.clone(), grant.untold()?))).collect()
     }
 }
 
@@ -95,10 +109,14 @@ impl Grant {
         }
     }
 
-    fn take_used(&self) -> Option<(String, Timestamp)> {
+    fn untold(&self) -> Option<Timestamp> {
         let used = self.last_used.load(Ordering::Relaxed);
-        let told = self.last_told.swap(used, Ordering::Relaxed);
-        (used != told).then(|| (self.record.id.clone(), Timestamp::from_millis(used)))
+        (used != self.last_told.load(Ordering::Relaxed)).then(|| Timestamp::from_millis(used))
+    }
+
+    /// This use is written down.
+    pub fn told(&self, used: Timestamp) {
+        self.last_told.store(used.millis(), Ordering::Relaxed);
     }
 
     /// Whether the key has a scope. Admin has them all.
@@ -151,7 +169,73 @@ impl fmt::Debug for Keyring {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_794_744_000_000);
+
+    fn key_of(secret: &str) -> ApiKeyRecord {
+        ApiKeyRecord {
+            id: secret.to_owned(),
+            hash: crate::credentials::hash(secret),
+            label: String::new(),
+            scopes: vec![Scope::Read],
+            queues: vec!["*".to_owned()],
+            created_at: NOW,
+            expires_at: None,
+            last_used_at: None,
+        }
+    }
+
+    /// Reads twice at once: `slow` is in the store's answer before `quick` begins, and arrives when `quick` did what it can.
+    /// As soon as the second is taken over, `then` happens.
+    async fn read_twice(
+        slow: Vec<ApiKeyRecord>,
+        quick: Vec<ApiKeyRecord>,
+        then: impl FnOnce(&Keyring),
+    ) -> Keyring {
+        let ring = Keyring { mode: AuthMode::Keys, grants: ArcSwap::default(), reading: Mutex::default() };
+        let (arrive, arrived) = oneshot::channel::<()>();
+        let slow = ring.take_over(async {
+            arrived.await.unwrap();
+            Ok(slow)
+        });
+        let quick = async {
+            ring.take_over(async { Ok(quick) }).await.unwrap();
+            then(&ring);
+        };
+        // Polled in this order.
+        let (slow, (), ()) = tokio::join!(biased; slow, quick, async { arrive.send(()).unwrap() });
+        slow.unwrap();
+        ring
+    }
+
+    #[tokio::test]
+    async fn a_key_that_was_taken_away_does_not_come_back_with_a_slow_read() {
+        let ring = read_twice(vec![key_of("a")], vec![], |_| ()).await;
+        assert!(ring.find("a", NOW).is_none());
+    }
+
+    #[tokio::test]
+    async fn the_use_of_a_key_is_not_forgotten_with_a_slow_read() {
+        let used = |ring: &Keyring| assert!(ring.find("a", NOW).is_some());
+        let ring = read_twice(vec![key_of("a")], vec![key_of("a")], used).await;
+        let used: Vec<_> = ring.used().into_iter().map(|(grant, at)| (grant.record.id.clone(), at)).collect();
+        assert_eq!(used, [("a".to_owned(), NOW)]);
+    }
+
+    #[test]
+    fn a_use_is_named_until_it_is_written_down() {
+        let grant = Grant::new(key_of("a"));
+        assert_eq!(grant.untold(), None);
+        grant.used(NOW);
+        assert_eq!(grant.untold(), Some(NOW));
+        // What was to write it down failed.
+        assert_eq!(grant.untold(), Some(NOW));
+        grant.told(NOW);
+        assert_eq!(grant.untold(), None);
+    }
 
     #[test]
     fn a_star_stands_for_anything() {

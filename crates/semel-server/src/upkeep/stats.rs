@@ -7,6 +7,7 @@ use semel_store::Command;
 use semel_store::group_commit::CommitError;
 
 use super::role::{Next, Role, Trouble};
+use crate::api::keyring::Grant;
 use crate::service::Service;
 
 /// How old a gauge may be. Scrapers come every ten to thirty seconds.
@@ -24,11 +25,13 @@ impl Stats {
 
     /// Writes down when keys were last used. One that was taken away meanwhile stays away.
     async fn touch_keys(&self) -> Result<(), Trouble> {
-        let used = self.service.keyring.take_used();
-        let commands = used.into_iter().map(|(id, at)| Command::TouchApiKey { id, at }).collect();
-        for outcome in self.service.commit.submit_all(commands).await {
+        let used = self.service.keyring.used();
+        let touch =
+            |(grant, at): &(Arc<Grant>, _)| Command::TouchApiKey { id: grant.record.id.clone(), at: *at };
+        let outcomes = self.service.commit.submit_all(used.iter().map(touch).collect()).await;
+        for ((grant, at), outcome) in used.iter().zip(outcomes) {
             match outcome {
-                Ok(_) | Err(CommitError::Refused(_)) => {}
+                Ok(_) | Err(CommitError::Refused(_)) => grant.told(*at),
                 Err(error) => return Err(error.into()),
             }
         }
