@@ -1,11 +1,12 @@
 -- A batch of nothing but plain publishes to one queue: new jobs that are due at once, of priority 0, without group, metadata
--- and overrides. It does what apply_known does, for them alone: most batches of a busy node are such, and every argument and
--- every statement that is spared is felt in each of them.
+-- and overrides. It does what apply_known does, for them alone: every argument and every statement that is spared is felt in
+-- each commit of a node that is published to.
 --
 -- `queue_id` is as the caller knows it, in this `queue_version`, and all was decided by a time `decided` that may differ from
 -- the database's by `slack` at most (NULL: the caller's clock is the one that counts). Returns the database's time; NULL if
 -- anything is not so, and then nothing has happened. A key that is known is a violation of its primary key. Arrays are of one
--- length; a job without a key has NULL in its place.
+-- length, in the order of the keys, as everybody takes them (apply_known): a key that somebody else is publishing is waited
+-- for, and two that wait for each other would wait until one is given up. A job without a key has NULL in its place.
 CREATE FUNCTION semel.add_plain(
     queue_id int, queue_version bigint, decided bigint, slack bigint,
     job_ids bigint[], keys text[], fingerprints bytea[], payloads text[]
@@ -32,13 +33,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    -- In order, as in apply_known and everywhere: a key that somebody else is publishing is waited for, and two that wait for
-    -- each other would wait until one is given up.
     INSERT INTO semel.key (queue, key, ids)
     SELECT queue_id, u.key, ARRAY[u.id]
-      FROM (SELECT unnest(keys) COLLATE "C" AS key, unnest(job_ids) AS id) u
-     WHERE u.key IS NOT NULL
-     ORDER BY u.key;
+      FROM (SELECT unnest(keys) AS key, unnest(job_ids) AS id) u
+     WHERE u.key IS NOT NULL;
     INSERT INTO semel.job (id, queue, created_at, run_at, priority, key, gated, fingerprint, payload)
     SELECT unnest(job_ids), queue_id, decided, decided, 0, unnest(keys), false, unnest(fingerprints), unnest(payloads);
     INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)

@@ -1,14 +1,11 @@
 //! The shortest way: a batch of nothing but plain publishes to one queue, each under a key of its own or under none.
 //!
-//! That is what most batches of a busy node are. Such a publish makes a job, or is refused for what it is; what others of the
-//! batch do does not matter to it. So it is decided where it stands, and not in a working set, which would cost the node about as
-//! much as the rest of the batch. The assumptions are those of the short way (`known`), and so is what happens if they do not
+//! Such a publish makes a job, or is refused for what it is; what others of the batch do does not matter to it. So it is decided
+//! where it stands, and not in a working set, which would cost the node about as much as the rest of the batch. The assumptions are those of the short way (`known`), and so is what happens if they do not
 //! hold: nothing, and the batch goes the long way.
 
 #[cfg(test)]
 mod tests;
-
-use std::collections::HashSet;
 
 use semel_core::gate::Gate;
 use semel_core::ids::{IdGenerator, JobId};
@@ -49,6 +46,9 @@ static ADD_PLAIN: Sql = Sql {
 pub(super) struct Plain<'a> {
     queue: &'a QueueName,
     publishes: Vec<&'a Publish>,
+    /// Their places, in the order of their keys. Everybody takes keys in this order: one that somebody else is publishing is
+    /// waited for, and two that wait for each other would wait until one is given up.
+    by_key: Vec<usize>,
 }
 
 impl<'a> Plain<'a> {
@@ -60,11 +60,13 @@ impl<'a> Plain<'a> {
         };
         let publishes: Vec<_> = batch.iter().map(publish).collect::<Option<_>>()?;
         let queue = &publishes.first()?.draft().queue;
-        let mut keys = HashSet::with_capacity(publishes.len());
-        let apart = publishes.iter().map(|publish| publish.draft()).all(|draft| {
-            draft.queue == *queue && draft.key.as_ref().is_none_or(|key| keys.insert(key.as_str()))
-        });
-        apart.then_some(Self { queue, publishes })
+        let key = |place: &usize| publishes[*place].draft().key.as_ref();
+        let mut by_key: Vec<usize> = (0..publishes.len()).collect();
+        by_key.sort_unstable_by_key(key);
+        let meets = |pair: &[usize]| key(&pair[0]).is_some() && key(&pair[0]) == key(&pair[1]);
+        let apart =
+            publishes.iter().all(|publish| publish.draft().queue == *queue) && !by_key.windows(2).any(meets);
+        apart.then_some(Self { queue, publishes, by_key })
     }
 
     /// Applies the batch; nothing if it has to go the long way, and then nothing has happened.
@@ -82,7 +84,7 @@ impl<'a> Plain<'a> {
             return Ok(None);
         };
         let now = store.clock.expected();
-        let (jobs, lent) = Lent::make(store, |ids| Jobs::decide(&self.publishes, &seen.rules, ids, now));
+        let (jobs, lent) = Lent::make(store, |ids| Jobs::decide(&self, &seen.rules, ids, now));
         let slack = store.clock.instead().is_none().then_some(SLACK);
         let sent = jobs.send(session, &seen, now, slack).await;
         let applied = known::heard(store, sent, lent, [self.queue])?;
@@ -113,7 +115,7 @@ fn is_plain(draft: &Draft) -> bool {
         && metadata.is_empty()
 }
 
-/// What became of the publishes: an answer to each, and the jobs that were made, a column each.
+/// What became of the publishes: an answer to each, and the jobs that were made, a column each, in the order of their keys.
 struct Jobs<'a> {
     answers: Vec<Answer>,
     ids: Vec<i64>,
@@ -124,19 +126,23 @@ struct Jobs<'a> {
 
 impl<'a> Jobs<'a> {
     /// Decides as if no key were known.
-    fn decide(publishes: &[&'a Publish], rules: &Rules, ids: &mut IdGenerator, now: Timestamp) -> Self {
-        let count = publishes.len();
+    fn decide(plain: &Plain<'a>, rules: &Rules, ids: &mut IdGenerator, now: Timestamp) -> Self {
+        let decide = |publish: &&Publish| {
+            publish::admit(rules, publish, now)?;
+            Ok(Reply::Published(publish::made(ids.next(now), now)))
+        };
+        let count = plain.publishes.len();
         let mut jobs = Self {
-            answers: Vec::with_capacity(count),
+            answers: plain.publishes.iter().map(decide).collect(),
             ids: Vec::with_capacity(count),
             keys: Vec::with_capacity(count),
             fingerprints: Vec::with_capacity(count),
             payloads: Vec::with_capacity(count),
         };
-        for publish in publishes {
-            let admitted = publish::admit(rules, publish, now).map(|()| ids.next(now));
-            admitted.iter().for_each(|id| jobs.push(*id, publish));
-            jobs.answers.push(admitted.map(|id| Reply::Published(publish::made(id, now))));
+        for place in &plain.by_key {
+            if let Ok(Reply::Published(made)) = &jobs.answers[*place] {
+                jobs.push(made.id, plain.publishes[*place]);
+            }
         }
         jobs
     }
