@@ -6,8 +6,8 @@ use std::sync::{Arc, RwLock};
 use semel_core::name::QueueName;
 use tokio::sync::Notify;
 
-/// Most sleepers woken by one ring. The first ones take batches, and whoever finds nothing goes back to sleep.
-const WAKE_MAX: usize = 64;
+/// Most sleepers woken by one ring: one for each job of a full commit. Whoever finds nothing goes back to sleep.
+const WAKE_MAX: usize = 256;
 
 /// The bell of one queue. A ring that nobody heard is kept for the next who listens.
 pub type Bell = Arc<Notify>;

@@ -40,6 +40,19 @@ enum Entry {
     Other,
 }
 
+/// Queues in which something may be ready, and for how many workers: told once per commit, as a queue often comes many times.
+#[derive(Default)]
+struct Ready<'a>(Vec<(&'a QueueName, u32)>);
+
+impl<'a> Ready<'a> {
+    fn add(&mut self, queue: &'a QueueName) {
+        match self.0.last_mut() {
+            Some((last, jobs)) if *last == queue => *jobs += 1,
+            _ => self.0.push((queue, 1)),
+        }
+    }
+}
+
 impl Entry {
     fn of(command: &Command) -> Self {
         match command {
@@ -83,6 +96,14 @@ fn is_replayed(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Done { effect: Some(receipt), .. } if receipt.outcome == Effect::Replayed)
 }
 
+/// The end of a delivery frees a slot, a group, or a held queue; or it puts the job back.
+/// A dispatcher that completes a job knows so itself, and whether that lets another go: ringing it would have it look twice for
+/// every job.
+fn makes_ready(state: State, by_worker: bool) -> bool {
+    let is_known = state == State::Completed && !by_worker;
+    state != State::AwaitingAck && !is_known
+}
+
 /// What advice is made of.
 fn sighting<'a>(entry: &'a Entry, answer: &'a Answer) -> Option<Sighting<'a>> {
     match (entry, answer) {
@@ -108,10 +129,16 @@ impl Heralded {
         self.news.tell(|| Event { kind, at: self.store.now(), queue: queue.cloned(), job, detail: None });
     }
 
-    fn announce(&self, entry: &Entry, answer: &Answer) {
+    fn announce<'a>(&self, entry: &'a Entry, answer: &'a Answer, ready: &mut Ready<'a>) {
         let Ok(reply) = answer else { return };
         match (entry, reply) {
-            (Entry::Publish(asked), Reply::Published(published)) => self.published(&asked.queue, published),
+            (Entry::Publish(asked), Reply::Published(published)) => {
+                // A duplicate rings too: it may have revived a dead letter.
+                if !published.deduplicated || published.state == State::Pending {
+                    ready.add(&asked.queue);
+                }
+                self.published(&asked.queue, published);
+            }
             (
                 Entry::Settle { id, kind, replayed, by_worker },
                 Reply::Settled { queue, state, took, repeated: false, .. },
@@ -122,12 +149,18 @@ impl Heralded {
                 if *replayed {
                     self.news.suspect(queue, *id);
                 }
-                self.settled(queue, *id, *state, *kind, *by_worker);
+                if makes_ready(*state, *by_worker) {
+                    ready.add(queue);
+                }
+                self.settled(queue, *id, *state, *kind);
             }
             (Entry::Other, Reply::Rescued { jobs, .. }) => {
                 for job in jobs {
                     self.tell(Kind::Expired, Some(&job.queue), Some(job.id));
-                    self.settled(&job.queue, job.id, job.state, Kind::Retrying, true);
+                    if makes_ready(job.state, true) {
+                        ready.add(&job.queue);
+                    }
+                    self.settled(&job.queue, job.id, job.state, Kind::Retrying);
                 }
             }
             (Entry::Queue(queue), _) => {
@@ -159,24 +192,13 @@ impl Heralded {
             (true, true) => Kind::Deduplicated,
             (true, false) => Kind::Collision,
         };
-        // A duplicate rings too: it may have revived a dead letter.
-        if !published.deduplicated || published.state == State::Pending {
-            self.news.ready(queue);
-        }
         if published.deduplicated {
             self.news.suspect(queue, published.id);
         }
         self.tell(kind, Some(queue), Some(published.id));
     }
 
-    /// The end of a delivery frees a slot, a group, or a held queue; or it puts the job back.
-    /// A dispatcher that completes a job knows so itself, and whether that lets another go: ringing it would have it look
-    /// twice for every job.
-    fn settled(&self, queue: &QueueName, id: JobId, state: State, kind: Kind, by_worker: bool) {
-        let is_known = state == State::Completed && !by_worker;
-        if state != State::AwaitingAck && !is_known {
-            self.news.ready(queue);
-        }
+    fn settled(&self, queue: &QueueName, id: JobId, state: State, kind: Kind) {
         if state.is_finished() {
             self.news.ends.ended(id);
         }
@@ -190,7 +212,7 @@ impl Heralded {
         // What cannot be read now is found by those who look for themselves.
         let queue = self.store.job(id).await.ok().flatten().map(|job| job.spec.queue.clone());
         if let Some(queue) = &queue {
-            self.news.ready(queue);
+            self.news.ready(queue, 1);
         }
         self.tell(kind, queue.as_ref(), Some(id));
     }
@@ -204,12 +226,14 @@ impl Store for Heralded {
         let answers = self.store.apply(batch).await?;
         let seen = entries.iter().zip(&answers).filter_map(|(entry, answer)| sighting(entry, answer));
         self.news.watch.note(self.store.now(), began.elapsed(), seen);
+        let mut ready = Ready::default();
         for (entry, answer) in entries.iter().zip(&answers) {
             match (entry, answer) {
                 (Entry::Job { id, kind }, Ok(_)) => self.managed(*id, *kind).await,
-                _ => self.announce(entry, answer),
+                _ => self.announce(entry, answer, &mut ready),
             }
         }
+        ready.0.into_iter().for_each(|(queue, jobs)| self.news.ready(queue, jobs));
         Ok(answers)
     }
 

@@ -118,10 +118,10 @@ impl News {
         self.tasks.send_modify(|version| *version += 1);
     }
 
-    /// Something may be ready in a queue, here and for whoever waits at another node.
-    pub(crate) fn ready(&self, queue: &QueueName) {
-        self.bells.ring(queue, 1);
-        self.outbox.ready(queue);
+    /// Something may be ready in a queue for so many workers, here and at other nodes.
+    pub(crate) fn ready(&self, queue: &QueueName, jobs: u32) {
+        self.bells.ring(queue, usize::try_from(jobs).unwrap_or(usize::MAX));
+        self.outbox.ready(queue, jobs);
     }
 
     /// Has a job judged as a persistent duplicate.

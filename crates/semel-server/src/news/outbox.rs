@@ -27,11 +27,11 @@ impl Outbox {
         self.open.load(Ordering::Acquire)
     }
 
-    /// A queue may have something for a worker.
-    pub(super) fn ready(&self, queue: &QueueName) {
+    /// A queue may have something for so many workers.
+    pub(super) fn ready(&self, queue: &QueueName, jobs: u32) {
         self.add(|wakes| match wakes.ready.get_mut(queue) {
-            Some(jobs) => *jobs = jobs.saturating_add(1),
-            None => drop(wakes.ready.insert(queue.clone(), 1)),
+            Some(before) => *before = before.saturating_add(jobs),
+            None => drop(wakes.ready.insert(queue.clone(), jobs)),
         });
     }
 
@@ -89,18 +89,18 @@ mod tests {
     async fn what_happens_in_company_is_gathered_and_taken_once() {
         let outbox = Outbox::default();
         let queue = QueueName::try_from("q").unwrap();
-        outbox.ready(&queue);
+        outbox.ready(&queue, 1);
         assert!(outbox.take().is_empty(), "nobody is there to be told");
         outbox.set_open(true);
-        outbox.ready(&queue);
-        outbox.ready(&queue);
+        outbox.ready(&queue, 1);
+        outbox.ready(&queue, 2);
         outbox.changed(&queue);
         outbox.gone(&queue);
         outbox.api_keys();
         outbox.tasks();
         outbox.filled().await;
         let expected = Wakes {
-            ready: [(queue.clone(), 2)].into(),
+            ready: [(queue.clone(), 3)].into(),
             changed: [queue.clone()].into(),
             gone: [queue].into(),
             api_keys: true,

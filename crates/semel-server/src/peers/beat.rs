@@ -90,7 +90,8 @@ async fn take_back(service: Arc<Service>, shared: Arc<dyn Shared>, lost: Vec<Nod
         match shared.take_back(node).await {
             Ok(queues) => {
                 tracing::warn!(%node, queues = queues.len(), "a node is gone; what it was delivering is delivered again");
-                queues.iter().for_each(|queue| service.news.ready(queue));
+                // How many jobs each has back is not known.
+                queues.iter().for_each(|queue| service.news.ready(queue, u32::MAX));
             }
             Err(error) => {
                 tracing::warn!(%node, %error, "the leases of a node that is gone could not be taken back yet");

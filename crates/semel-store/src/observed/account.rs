@@ -67,6 +67,14 @@ fn effect_of(outcome: &Outcome) -> Option<EffectOutcome> {
     })
 }
 
+/// The queue in which a publish made a job.
+fn created<'a>(entry: &'a Entry, answer: &Answer) -> Option<&'a QueueName> {
+    match (entry, answer) {
+        (Entry::Publish(queue), Ok(Reply::Published(published))) if !published.deduplicated => Some(queue),
+        _ => None,
+    }
+}
+
 /// A deduplication is neither a success nor a failure, so it has a line of its own. Whoever wants to know the key asks for the
 /// job: the log is no place for it.
 fn log_duplicate(queue: &QueueName, published: &Published) {
@@ -104,13 +112,28 @@ impl Account {
         }
     }
 
-    /// Counts one answer.
-    pub(super) fn count(&self, entry: &Entry, answer: &Answer, now: Timestamp) {
+    /// Counts all answers of a commit. New jobs of one queue in a row, which is what most are, are counted at once.
+    pub(super) fn count_all(&self, entries: &[Entry], answers: &[Answer], now: Timestamp) {
+        let mut rest = entries.iter().zip(answers).peekable();
+        while let Some((entry, answer)) = rest.next() {
+            let Some(queue) = created(entry, answer) else {
+                self.count(entry, answer, now);
+                continue;
+            };
+            let mut jobs = 1;
+            while rest.next_if(|(entry, answer)| created(entry, answer) == Some(queue)).is_some() {
+                jobs += 1;
+            }
+            self.metrics.created(queue, jobs);
+        }
+    }
+
+    fn count(&self, entry: &Entry, answer: &Answer, now: Timestamp) {
         if let Err(refusal) = answer {
             debug!(command = entry.name(), code = refusal.code(), "refused");
         }
         match (entry, answer) {
-            (Entry::Publish(queue), Ok(Reply::Published(published))) => self.published(queue, published),
+            (Entry::Publish(queue), Ok(Reply::Published(published))) => self.deduplicated(queue, published),
             (Entry::Publish(queue), Err(refusal)) => self.not_published(queue, refusal),
             // A settle that is repeated changed nothing, and was counted when it did.
             (
@@ -132,17 +155,14 @@ impl Account {
         }
     }
 
-    fn published(&self, queue: &QueueName, published: &Published) {
-        let outcome = match (published.deduplicated, published.payload_matches) {
-            (false, _) => PublishOutcome::Created,
-            (true, true) => PublishOutcome::Deduplicated,
-            (true, false) => PublishOutcome::Collision,
+    fn deduplicated(&self, queue: &QueueName, published: &Published) {
+        let outcome = match published.payload_matches {
+            true => PublishOutcome::Deduplicated,
+            false => PublishOutcome::Collision,
         };
         self.metrics.publish(Some(queue), outcome);
-        if published.deduplicated {
-            self.metrics.duplicate(queue, Door::Publish);
-            log_duplicate(queue, published);
-        }
+        self.metrics.duplicate(queue, Door::Publish);
+        log_duplicate(queue, published);
     }
 
     /// A queue that does not exist gets no label: anybody could make up names until the metrics burst.

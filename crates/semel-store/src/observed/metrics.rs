@@ -100,6 +100,10 @@ impl Metrics {
         self.publishes.get_or_create(&Labels::new(queue, outcome)).inc();
     }
 
+    pub(super) fn created(&self, queue: &QueueName, jobs: u64) {
+        self.publishes.get_or_create(&Labels::new(Some(queue), PublishOutcome::Created)).inc_by(jobs);
+    }
+
     pub(super) fn duplicate(&self, queue: &QueueName, door: Door) {
         self.duplicates.get_or_create(&Labels::new(Some(queue), door)).inc();
     }

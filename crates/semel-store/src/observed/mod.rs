@@ -72,8 +72,7 @@ impl Store for Observed {
         let began = Instant::now();
         let answers = self.watch(span, self.store.apply(batch)).await?;
         self.account.metrics().committed(began.elapsed(), entries.len());
-        let now = self.store.now();
-        entries.iter().zip(&answers).for_each(|(entry, answer)| self.account.count(entry, answer, now));
+        self.account.count_all(&entries, &answers, self.store.now());
         Ok(answers)
     }
 
