@@ -57,7 +57,9 @@ pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Rounds, Failur
     let mut rounds = Vec::new();
     for number in 1..=plan.runs {
         progress.note(&format!("round {number} of {}", plan.runs));
-        rounds.push(round(plan, &runtime, &database(&cluster, &format!("round{number}"))?, progress)?);
+        let name = format!("round{number}");
+        rounds.push(round(plan, &runtime, &database(&cluster, &name)?, progress)?);
+        forget(&cluster, &name)?;
     }
     let idle = idle(plan, &runtime, &database(&cluster, "idle")?, progress)?;
     let (empty, full) = full(plan, &runtime, &database(&cluster, "many_keys")?, progress)?;
@@ -69,6 +71,13 @@ fn database(cluster: &Cluster, name: &str) -> Result<String, Failure> {
     let made = cluster.sql("postgres", &format!("CREATE DATABASE {name}"));
     made.map_err(|e| Failure::Broken(e.to_string()))?;
     Ok(cluster.url(name))
+}
+
+/// Takes a database away. What one round has written is not to be carried along by the next: after some rounds their pages would
+/// no longer fit into memory, and every round would be slower than the one before.
+fn forget(cluster: &Cluster, name: &str) -> Result<(), Failure> {
+    let dropped = cluster.sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"));
+    dropped.map(drop).map_err(|e| Failure::Broken(e.to_string()))
 }
 
 fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> Result<Round, Failure> {
