@@ -11,13 +11,15 @@ const LOOK_EVERY: u32 = 16;
 pub(crate) struct Space {
     dir: PathBuf,
     reserve: u64,
+    /// What the log has and the database has not yet: it will be in both for a while.
+    owed: u64,
     commits: u32,
     low: bool,
 }
 
 impl Space {
     pub(crate) fn new(dir: &Path, reserve: u64) -> Self {
-        let mut space = Self { dir: dir.to_owned(), reserve, commits: 0, low: false };
+        let mut space = Self { dir: dir.to_owned(), reserve, owed: 0, commits: 0, low: false };
         space.look();
         space
     }
@@ -25,6 +27,11 @@ impl Space {
     /// Whether what is left is reserved for settles.
     pub(crate) fn is_low(&self) -> bool {
         self.low
+    }
+
+    /// Notes how many bytes are still to be moved from the log into the database.
+    pub(crate) fn owes(&mut self, bytes: u64) {
+        self.owed = bytes;
     }
 
     pub(crate) fn after_commit(&mut self) {
@@ -53,7 +60,8 @@ impl Space {
 
     fn look(&mut self) {
         let Some(free) = self.free() else { return };
-        let low = free < self.reserve;
+        // Whoever wants no reserve gets the disk to its last byte.
+        let low = self.reserve > 0 && free < self.reserve.saturating_add(self.owed);
         if low != self.low {
             tracing::warn!(free, reserve = self.reserve, low, "free disk space crossed the reserve");
         }
