@@ -68,3 +68,31 @@ impl Space {
         self.low = low;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_log_has_to_move_is_not_free() {
+        let dir = tempfile::tempdir().unwrap();
+        let free = Space::new(dir.path(), 0).free().unwrap();
+        let mut space = Space::new(dir.path(), free / 2);
+        assert!(!space.is_low());
+        space.owes(free);
+        space.look();
+        assert!(space.is_low());
+        space.owes(0);
+        space.look();
+        assert!(!space.is_low());
+    }
+
+    #[test]
+    fn without_a_reserve_the_disk_is_used_to_its_last_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut space = Space::new(dir.path(), 0);
+        space.owes(u64::MAX);
+        space.look();
+        assert!(!space.is_low());
+    }
+}
