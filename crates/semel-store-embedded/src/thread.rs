@@ -231,7 +231,6 @@ impl Desk<'_> {
                 if let Err(e) = self.checkpointer.after_commit(conn) {
                     self.fail(e);
                 }
-                engine.log_owes(self.checkpointer.owed_bytes());
                 true
             }
             Err(error) => {
