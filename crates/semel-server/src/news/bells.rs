@@ -56,4 +56,17 @@ mod tests {
         bells.ring(&queue, 1);
         bell.notified().await;
     }
+
+    #[tokio::test]
+    async fn as_many_are_woken_as_there_are_jobs() {
+        let bells = Bells::default();
+        let queue = QueueName::try_from("q").unwrap();
+        let bell = bells.of(&queue);
+        let mut sleepers: Vec<_> = (0..WAKE_MAX).map(|_| Box::pin(bell.notified())).collect();
+        assert!(!sleepers.iter_mut().any(|sleeper| sleeper.as_mut().enable()), "all are asleep");
+        bells.ring(&queue, WAKE_MAX - 1);
+        let woken =
+            sleepers.iter_mut().map(|sleeper| sleeper.as_mut().enable()).filter(|woken| *woken).count();
+        assert_eq!(woken, WAKE_MAX - 1);
+    }
 }

@@ -40,7 +40,8 @@ enum Entry {
     Other,
 }
 
-/// Queues in which something may be ready, and for how many workers: told once per commit, as a queue often comes many times.
+/// Queues in which something may be ready, and for how many workers. Told when a commit is through, and at once for those that
+/// come after each other: they often are all of one queue.
 #[derive(Default)]
 struct Ready<'a>(Vec<(&'a QueueName, u32)>);
 

@@ -1,8 +1,8 @@
 //! The shortest way: a batch of nothing but plain publishes to one queue, each under a key of its own or under none.
 //!
 //! Such a publish makes a job, or is refused for what it is; what others of the batch do does not matter to it. So it is decided
-//! where it stands, and not in a working set, which would cost the node about as much as the rest of the batch. The assumptions are those of the short way (`known`), and so is what happens if they do not
-//! hold: nothing, and the batch goes the long way.
+//! where it stands, and not in a working set, which would cost the node about as much as the rest of the batch. The assumptions
+//! are those of the short way (`known`), and so is what happens if they do not hold: nothing, and the batch goes the long way.
 
 #[cfg(test)]
 mod tests;
