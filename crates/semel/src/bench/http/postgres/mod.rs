@@ -49,10 +49,12 @@ impl Plan {
         Self { runs: 1, singles: 1000, batched: 2000, flow: 2000, keys: 10_000, idle_seconds: 2 }
     }
 
-    /// Disk space the run needs, generously: a key and its job are some 400 bytes with their indexes.
+    /// Disk space the run needs, generously: a key and its job are some 400 bytes with their indexes. The jobs of a round go with
+    /// its database, but the log keeps what all rounds wrote, up to its limit.
     pub(crate) fn disk_bytes(&self) -> u64 {
         let jobs = 8 * (self.singles + self.batched + self.flow);
-        (512 << 20) + (self.keys + u64::from(self.runs) * jobs) * 1000
+        let log = (u64::from(self.runs) * jobs * 2000).min(6 << 30);
+        (512 << 20) + log + (self.keys + jobs) * 1000
     }
 
     fn about(&self) -> Vec<String> {
