@@ -17,8 +17,7 @@ const LOG_SIZE: &str = "--innodb-log-file-size=16M";
 
 /// Makes the data directory. Root comes through the socket and needs no password, for only the account reaches it.
 pub(super) fn initialise(home: &Home) -> Result<(), Error> {
-    let mut command = home.account.command(&program("mariadb-install-db")?);
-    command.arg("--no-defaults").arg(format!("--datadir={}", home.data().display()));
+    let mut command = at(home, "mariadb-install-db")?;
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
     command.arg(LOG_SIZE);
     let output = command.stdin(Stdio::null()).output().map_err(Error::io("run mariadb-install-db"))?;
@@ -27,13 +26,21 @@ pub(super) fn initialise(home: &Home) -> Result<(), Error> {
 
 /// The command that runs a server on a directory that was initialised.
 pub(super) fn command(home: &Home, settings: &Settings) -> Result<Command, Error> {
-    let mut command = home.account.command(&program(PROGRAM)?);
-    command.arg("--no-defaults").arg(format!("--datadir={}", home.data().display()));
+    let mut command = at(home, PROGRAM)?;
     command.arg(format!("--socket={}", socket(home).display()));
     command.args([LOG_SIZE, "--innodb-buffer-pool-size=64M", "--skip-name-resolve"]);
     // Most databases in production ignore case. SQL that forgets to ask for bytes must not pass here.
     command.args(["--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci"]);
     command.args(settings.iter().map(|(name, value)| format!("--{name}={value}")));
+    Ok(command)
+}
+
+/// A program of the server, which keeps everything in the home. Temporary files too: a server that starts removes those
+/// of others from the directory that they share.
+fn at(home: &Home, name: &str) -> Result<Command, Error> {
+    let mut command = home.account.command(&program(name)?);
+    command.arg("--no-defaults").arg(format!("--datadir={}", home.data().display()));
+    command.arg(format!("--tmpdir={}", home.path().display()));
     Ok(command)
 }
 
