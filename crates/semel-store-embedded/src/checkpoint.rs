@@ -54,7 +54,11 @@ impl Checkpointer {
         let shared = Arc::new(Shared::default());
         let watched = shared.clone();
         conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            watched.logged.store(u32::try_from(pages).unwrap_or(0), Ordering::Release);
+            let pages = u32::try_from(pages).unwrap_or(0);
+            if pages < watched.logged.swap(pages, Ordering::AcqRel) {
+                // The log has started over by itself, because all of it had been moved.
+                watched.moved.store(0, Ordering::Release);
+            }
             Ok(())
         }))
         .map_err(|e| StoreError::Open(e.to_string()))?;
@@ -88,6 +92,13 @@ impl Checkpointer {
             self.send();
         }
         Ok(())
+    }
+
+    /// Bytes of the log that are not in the database yet.
+    pub(crate) fn owed_bytes(&self) -> u64 {
+        let logged = self.shared.logged.load(Ordering::Acquire);
+        let left = logged.saturating_sub(self.shared.moved.load(Ordering::Acquire));
+        u64::from(left) * u64::from(schema::PAGE_SIZE)
     }
 
     fn send(&self) {

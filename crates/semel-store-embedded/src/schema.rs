@@ -18,7 +18,7 @@ pub(crate) const LOG_FILE: &str = "semel.db-wal";
 pub(crate) const KEYS_DIR: &str = "keys";
 
 /// Pages are 4 KiB: one disk block, and three or four plain jobs.
-const PAGE_SIZE: i32 = 4096;
+pub(crate) const PAGE_SIZE: u32 = 4096;
 
 /// The tables. `job` is the truth and is only appended to; a job's progress is in at most one of `live`, `done` and
 /// `dead`, and a job in none of them is as fresh as it was published. Everything else is derived or small.

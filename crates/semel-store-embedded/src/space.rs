@@ -11,13 +11,15 @@ const LOOK_EVERY: u32 = 16;
 pub(crate) struct Space {
     dir: PathBuf,
     reserve: u64,
+    /// What the log has and the database has not yet: it will be in both for a while.
+    owed: u64,
     commits: u32,
     low: bool,
 }
 
 impl Space {
     pub(crate) fn new(dir: &Path, reserve: u64) -> Self {
-        let mut space = Self { dir: dir.to_owned(), reserve, commits: 0, low: false };
+        let mut space = Self { dir: dir.to_owned(), reserve, owed: 0, commits: 0, low: false };
         space.look();
         space
     }
@@ -25,6 +27,11 @@ impl Space {
     /// Whether what is left is reserved for settles.
     pub(crate) fn is_low(&self) -> bool {
         self.low
+    }
+
+    /// Notes how many bytes are still to be moved from the log into the database.
+    pub(crate) fn owes(&mut self, bytes: u64) {
+        self.owed = bytes;
     }
 
     pub(crate) fn after_commit(&mut self) {
@@ -53,10 +60,45 @@ impl Space {
 
     fn look(&mut self) {
         let Some(free) = self.free() else { return };
-        let low = free < self.reserve;
+        // What is owed is only known roughly, so that moving it may leave a little more free than was expected. Without a
+        // distance between the two limits, publishes would be let in and out on a disk that stays full.
+        let again = if self.low { self.reserve / 2 } else { 0 };
+        // Whoever wants no reserve gets the disk to its last byte.
+        let low = self.reserve > 0 && free < self.reserve.saturating_add(self.owed).saturating_add(again);
         if low != self.low {
             tracing::warn!(free, reserve = self.reserve, low, "free disk space crossed the reserve");
         }
         self.low = low;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_log_has_to_move_is_not_free_and_more_than_the_reserve_has_to_be_free_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let free = Space::new(dir.path(), 0).free().unwrap();
+        let mut space = Space::new(dir.path(), free / 5 * 4);
+        assert!(!space.is_low());
+        space.owes(free);
+        space.look();
+        assert!(space.is_low());
+        space.owes(0);
+        space.look();
+        assert!(space.is_low(), "a fifth is free beside the reserve, and half of the reserve has to be");
+        space.reserve = free / 2;
+        space.look();
+        assert!(!space.is_low());
+    }
+
+    #[test]
+    fn without_a_reserve_the_disk_is_used_to_its_last_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut space = Space::new(dir.path(), 0);
+        space.owes(u64::MAX);
+        space.look();
+        assert!(!space.is_low());
     }
 }

@@ -231,6 +231,7 @@ impl Desk<'_> {
                 if let Err(e) = self.checkpointer.after_commit(conn) {
                     self.fail(e);
                 }
+                engine.log_owes(self.checkpointer.owed_bytes());
                 true
             }
             Err(error) => {

@@ -190,6 +190,11 @@ impl Engine<'_> {
         self.space.after_commit();
     }
 
+    /// Notes how many bytes of the log are still to be moved into the database.
+    pub(crate) fn log_owes(&mut self, bytes: u64) {
+        self.space.owes(bytes);
+    }
+
     fn tend_index(&mut self) -> Result<(), Fault> {
         self.keys.maybe_seal(self.last_id.raw())?;
         if std::mem::take(&mut self.sweep.pass_ended) {
