@@ -72,8 +72,9 @@ impl Checkpointer {
         Ok(Self { shared, wake: Some(wake), thread: Some(thread), retry_at: 0 })
     }
 
-    /// To be called after each commit. An error means that the disk has failed.
-    pub(crate) fn after_commit(&mut self, conn: &Connection) -> Result<(), StoreError> {
+    /// To be called after each commit. An error means that the disk has failed. What the log has still to move is counted as
+    /// space that is needed, so when that is low it is moved without waiting for more to come.
+    pub(crate) fn after_commit(&mut self, conn: &Connection, space_is_low: bool) -> Result<(), StoreError> {
         if let Some(failure) =
             self.shared.failure.lock().expect("the lock is never held across a panic").take()
         {
@@ -88,7 +89,8 @@ impl Checkpointer {
         {
             return self.restart_log(conn, logged);
         }
-        if left >= STEP_PAGES && !busy && logged >= self.retry_at {
+        let worth_it = left >= STEP_PAGES && logged >= self.retry_at;
+        if !busy && (worth_it || space_is_low && left > 0) {
             self.send();
         }
         Ok(())

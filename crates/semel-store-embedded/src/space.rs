@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-/// Commits between two looks at the disk. A look costs a system call; at 256 KiB a job and a thousand jobs a commit the
-/// reserve outlasts the gap.
+/// Commits between two looks at the disk, if they are small. A look costs a system call.
 const LOOK_EVERY: u32 = 16;
+
+/// Which part of the reserve may be written between two looks.
+const LOOK_EVERY_PART: u64 = 16;
 
 /// The free space of the disk that a store is on.
 #[derive(Debug)]
@@ -13,13 +15,15 @@ pub(crate) struct Space {
     reserve: u64,
     /// What the log has and the database has not yet: it will be in both for a while.
     owed: u64,
+    /// The same at the last look.
+    owed_then: u64,
     commits: u32,
     low: bool,
 }
 
 impl Space {
     pub(crate) fn new(dir: &Path, reserve: u64) -> Self {
-        let mut space = Self { dir: dir.to_owned(), reserve, owed: 0, commits: 0, low: false };
+        let mut space = Self { dir: dir.to_owned(), reserve, owed: 0, owed_then: 0, commits: 0, low: false };
         space.look();
         space
     }
@@ -32,13 +36,15 @@ impl Space {
     /// Notes how many bytes are still to be moved from the log into the database.
     pub(crate) fn owes(&mut self, bytes: u64) {
         self.owed = bytes;
+        if bytes > self.owed_then.saturating_add(self.reserve / LOOK_EVERY_PART) {
+            self.look();
+        }
     }
 
     pub(crate) fn after_commit(&mut self) {
         self.commits += 1;
         // While space is low nothing is published, so commits are few: look each time, to notice the end of it soon.
         if self.low || self.commits >= LOOK_EVERY {
-            self.commits = 0;
             self.look();
         }
     }
@@ -59,6 +65,7 @@ impl Space {
     }
 
     fn look(&mut self) {
+        (self.commits, self.owed_then) = (0, self.owed);
         let Some(free) = self.free() else { return };
         // What is owed is only known roughly, so that moving it may leave a little more free than was expected. Without a
         // distance between the two limits, publishes would be let in and out on a disk that stays full.
@@ -83,8 +90,7 @@ mod tests {
         let mut space = Space::new(dir.path(), free / 5 * 4);
         assert!(!space.is_low());
         space.owes(free);
-        space.look();
-        assert!(space.is_low());
+        assert!(space.is_low(), "so much is looked at at once");
         space.owes(0);
         space.look();
         assert!(space.is_low(), "a fifth is free beside the reserve, and half of the reserve has to be");

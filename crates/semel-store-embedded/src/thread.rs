@@ -228,7 +228,7 @@ impl Desk<'_> {
         match outcome {
             Ok(all) => {
                 answers.into_iter().zip(all).for_each(|(answer, replies)| reply(answer, Ok(replies)));
-                if let Err(e) = self.checkpointer.after_commit(conn) {
+                if let Err(e) = self.checkpointer.after_commit(conn, engine.is_low_on_space()) {
                     self.fail(e);
                 }
                 engine.log_owes(self.checkpointer.owed_bytes());

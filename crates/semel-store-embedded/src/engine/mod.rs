@@ -190,6 +190,11 @@ impl Engine<'_> {
         self.space.after_commit();
     }
 
+    /// Whether there is so little space that new jobs are refused.
+    pub(crate) fn is_low_on_space(&self) -> bool {
+        self.space.is_low()
+    }
+
     /// Notes how many bytes of the log are still to be moved into the database.
     pub(crate) fn log_owes(&mut self, bytes: u64) {
         self.space.owes(bytes);
