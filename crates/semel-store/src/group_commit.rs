@@ -178,10 +178,15 @@ impl GroupCommit {
         (Self { desk }, Driver { line, store, on_their_way, kept_back, company, gathering, alive })
     }
 
-    /// Says how many others commit to the same store. Each of them has a commit on its way, so this one's second would be
-    /// one too many all the sooner: commits are that many times as far apart.
+    /// Says how many others commit to the same store, about as often. Each of them has a commit on its way, so this one's second
+    /// would be one too many all the sooner: commits are that many times as far apart, and wait for as many times the callers.
     pub fn share_with(&self, others: usize) {
         self.desk.line.others.store(u32::try_from(others).unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// How many others commit to the same store, as far as was said.
+    pub fn shared_with(&self) -> usize {
+        usize::try_from(self.desk.line.others.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
     /// Has a command applied and waits until it is durable.
@@ -264,6 +269,11 @@ impl GroupCommit {
             Reply::Extended(deadline) => Ok(deadline),
             other => Err(wrong_reply("extend", &other)),
         }
+    }
+
+    /// How many commits have set out so far.
+    pub fn commits(&self) -> u64 {
+        self.desk.line.pace.commits()
     }
 
     /// How many commands wait for a commit.
@@ -419,8 +429,9 @@ impl Driver {
 
     fn begin(&mut self, batch: Vec<Ticket>) {
         let Options { in_flight, stagger, .. } = self.line.options;
+        let sharers = self.line.others.load(Ordering::Relaxed).saturating_add(1);
+        self.gathering.share_among(usize::try_from(sharers).unwrap_or(usize::MAX));
         if in_flight > 1 && !stagger.is_zero() {
-            let sharers = self.line.others.load(Ordering::Relaxed).saturating_add(1);
             self.company = Some(Box::pin(sleep(stagger.saturating_mul(sharers))));
         }
         self.gathering.sets_out(batch.len());

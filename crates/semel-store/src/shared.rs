@@ -84,7 +84,7 @@ pub struct Beat {
     pub held: Vec<&'static str>,
 }
 
-/// What nodes tell each other: where to look. It never says what is to be found there.
+/// What nodes tell each other: where to look, and who is busy. It never says what is to be found there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wakes {
     /// Queues that may have something for a worker, and for how many at most.
@@ -97,6 +97,8 @@ pub struct Wakes {
     pub api_keys: bool,
     /// Whether a schedule or a replay task was made, changed or taken away.
     pub tasks: bool,
+    /// Nodes that commit often.
+    pub busy: BTreeSet<NodeId>,
     /// Whether there was more than could be told: look at everything.
     pub everything: bool,
 }
@@ -117,6 +119,7 @@ impl Wakes {
         self.gone.extend(other.gone);
         self.api_keys |= other.api_keys;
         self.tasks |= other.tasks;
+        self.busy.extend(other.busy);
         self.everything |= other.everything;
     }
 }
@@ -173,7 +176,7 @@ pub trait Shared: Send + Sync + 'static {
     /// answered, or cannot tell, says nothing.
     fn exposure(&self) -> Option<Exposure>;
 
-    /// Tells the others where to look. It MAY be lost on the way, and where nobody waits it MAY be left out.
+    /// Tells the others where to look, and that this node is busy: no other is spoken for. It MAY be lost on the way, and where nobody waits it MAY be left out.
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError>;
 
     /// Waits for what others tell. The first answer MUST be [`Heard::Hearing`] or [`Heard::Deaf`]. While it hears, what was

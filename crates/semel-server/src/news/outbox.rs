@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use semel_core::name::QueueName;
-use semel_store::shared::Wakes;
+use semel_store::shared::{NodeId, Wakes};
 use tokio::sync::Notify;
 
 /// Where other nodes should look. It stays empty while there are none: most servers are alone, and a publish should not pay
@@ -59,6 +59,13 @@ impl Outbox {
         self.add(|wakes| wakes.tasks = true);
     }
 
+    /// This node commits often.
+    pub(crate) fn busy(&self, node: NodeId) {
+        self.add(|wakes| {
+            wakes.busy.insert(node);
+        });
+    }
+
     fn add(&self, change: impl FnOnce(&mut Wakes)) {
         if self.open.load(Ordering::Acquire) {
             change(&mut self.lock());
@@ -98,6 +105,7 @@ mod tests {
         outbox.gone(&queue);
         outbox.api_keys();
         outbox.tasks();
+        outbox.busy(NodeId(3));
         outbox.filled().await;
         let expected = Wakes {
             ready: [(queue.clone(), 3)].into(),
@@ -105,6 +113,7 @@ mod tests {
             gone: [queue].into(),
             api_keys: true,
             tasks: true,
+            busy: [NodeId(3)].into(),
             everything: false,
         };
         assert_eq!(outbox.take(), expected);

@@ -50,7 +50,6 @@ impl Heart {
                     tracing::info!("the heartbeat gets through again");
                 }
                 self.service.news.outbox.set_open(others > 0);
-                self.service.commit.share_with(others);
                 let rescues = granted.contains(&RESCUE);
                 held.grant(granted, sent, Duration::from_millis(ROLE_SPAN.millis()));
                 if rescues {

@@ -70,6 +70,7 @@ impl Ear {
         let news = &self.service.news;
         // Somebody told this: from now on there is somebody to tell.
         news.outbox.set_open(true);
+        self.service.peers.crowd.heard(&wakes.busy);
         for queue in &wakes.gone {
             news.queue_gone(queue);
             self.service.metrics.forget(queue);

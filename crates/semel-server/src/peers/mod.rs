@@ -9,6 +9,7 @@
 //! A server on a store of its own has no peers: it holds every role, and nothing of this runs.
 
 mod beat;
+mod crowd;
 mod hear;
 #[cfg(test)]
 mod hub;
@@ -27,6 +28,7 @@ use semel_store::StoreError;
 use semel_store::shared::{Exposure, NodeId, NodeRecord, Shared};
 use tokio::task::JoinHandle;
 
+use self::crowd::Crowd;
 use self::roles::Held;
 use crate::service::Service;
 use crate::stop::{self, Stopper};
@@ -45,6 +47,8 @@ pub struct Pace {
     pub sweep_deaf: Duration,
     /// How long it gathers before it tells the others more. What comes after a quiet while is told at once.
     pub gather: Duration,
+    /// How often it looks whether it commits often, and how many others do.
+    pub crowd: Duration,
 }
 
 impl Default for Pace {
@@ -54,6 +58,7 @@ impl Default for Pace {
             sweep: Duration::from_secs(15),
             sweep_deaf: Duration::from_secs(1),
             gather: Duration::from_millis(20),
+            crowd: Duration::from_secs(1),
         }
     }
 }
@@ -77,6 +82,7 @@ impl Default for Identity {
 pub struct Peers {
     shared: Option<Arc<dyn Shared>>,
     held: Held,
+    crowd: Crowd,
     started_at: Timestamp,
 }
 
@@ -84,7 +90,7 @@ impl Peers {
     /// The nodes that share this store; none if it is this server's own.
     pub(crate) fn new(shared: Option<Arc<dyn Shared>>, started_at: Timestamp) -> Self {
         let held = Held::new(shared.is_none());
-        Self { shared, held, started_at }
+        Self { shared, held, crowd: Crowd::default(), started_at }
     }
 
     /// Whether other nodes may use this store, too.
@@ -135,10 +141,11 @@ impl Peers {
         let mut running = Vec::new();
         if let Some(shared) = &service.peers.shared {
             let of = || (service.clone(), shared.clone(), stop.clone());
-            let (one, two, three) = (of(), of(), of());
+            let (one, two, three, four) = (of(), of(), of(), of());
             running.push(("beat", tokio::spawn(beat::run(one.0, one.1, one.2))));
             running.push(("hear", tokio::spawn(hear::run(two.0, two.1, two.2))));
             running.push(("tell", tokio::spawn(tell::run(three.0, three.1, three.2))));
+            running.push(("crowd", tokio::spawn(crowd::run(four.0, four.1, four.2))));
         }
         Tasks { stopper, running }
     }

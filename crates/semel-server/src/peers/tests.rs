@@ -47,6 +47,7 @@ impl Node {
             sweep: NEVER,
             sweep_deaf: Duration::from_millis(5),
             gather: Duration::from_millis(1),
+            crowd: Duration::from_millis(5),
         };
         let options = Options { auth: AuthMode::Keys, poll: NEVER, pace, ..Options::default() };
         let mut stage = Stage::on(store, Some(member), alarm, options).await;
@@ -132,6 +133,24 @@ async fn publish_to_a_poll(two: &Two) {
 async fn a_job_that_is_published_at_one_node_wakes_a_poll_at_the_other() {
     let two = Two::start().await;
     publish_to_a_poll(&two).await;
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_commits_often_is_known_at_the_other_until_it_rests() {
+    let two = Two::start().await;
+    let shared_with = |node: &Node| node.stage.service.commit.shared_with();
+    let busy = async {
+        loop {
+            two.a.stage.publish("q", None).await;
+        }
+    };
+    tokio::select! {
+        () = until(|| shared_with(&two.b) == 1) => {}
+        () = busy => {}
+    }
+    until(|| shared_with(&two.b) == 0).await;
+    assert_eq!(shared_with(&two.a), 0, "the other has not committed anything");
     two.stop().await;
 }
 

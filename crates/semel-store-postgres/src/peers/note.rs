@@ -9,6 +9,8 @@ use semel_core::name::QueueName;
 use semel_store::shared::Wakes;
 use serde::{Deserialize, Serialize};
 
+use super::list::node_id;
+
 /// PostgreSQL takes payloads of less than 8,000 bytes. The rest is room for what is not a name.
 const NAMES_MAX: usize = 7_000;
 
@@ -35,6 +37,9 @@ struct Note {
     api_keys: bool,
     #[serde(skip_serializing_if = "is_false")]
     tasks: bool,
+    /// Whether the node that wrote it commits often.
+    #[serde(skip_serializing_if = "is_false")]
+    busy: bool,
     #[serde(skip_serializing_if = "is_false")]
     everything: bool,
 }
@@ -47,8 +52,9 @@ fn is_false(flag: &bool) -> bool {
 /// Who wrote a payload, and what it says. One that cannot be read may say anything, so everything is to be looked at.
 pub(super) fn read(payload: &str) -> (Option<i32>, Wakes) {
     match serde_json::from_str(payload) {
-        Ok(Note { from, ready, changed, gone, api_keys, tasks, everything }) => {
-            (from, Wakes { ready, changed, gone, api_keys, tasks, everything })
+        Ok(Note { from, ready, changed, gone, api_keys, tasks, busy, everything }) => {
+            let busy = from.filter(|_| busy).map(node_id).into_iter().collect();
+            (from, Wakes { ready, changed, gone, api_keys, tasks, busy, everything })
         }
         Err(_) => (None, Wakes { everything: true, ..Wakes::default() }),
     }
@@ -64,6 +70,7 @@ pub(super) fn write(node: i32, wakes: &Wakes) -> Vec<String> {
     let mut desk = Desk::new(node);
     desk.note.api_keys = wakes.api_keys;
     desk.note.tasks = wakes.tasks;
+    desk.note.busy = !wakes.busy.is_empty();
     desk.note.everything = wakes.everything;
     for queue in &wakes.gone {
         desk.room_for(queue).gone.insert(queue.clone());
@@ -107,8 +114,9 @@ impl Desk {
         if self.done.len() <= NOTES_MAX {
             return self.done.iter().map(text).collect();
         }
+        let (from, busy) = (Some(self.node), !wakes.busy.is_empty());
         let Wakes { api_keys, tasks, .. } = *wakes;
-        vec![text(&Note { from: Some(self.node), api_keys, tasks, everything: true, ..Note::default() })]
+        vec![text(&Note { from, api_keys, tasks, busy, everything: true, ..Note::default() })]
     }
 }
 
@@ -118,6 +126,8 @@ fn text(note: &Note) -> String {
 
 #[cfg(test)]
 mod tests {
+    use semel_store::shared::NodeId;
+
     use super::*;
 
     fn queue(name: impl AsRef<str>) -> QueueName {
@@ -132,6 +142,7 @@ mod tests {
             gone: [queue("d")].into(),
             api_keys: true,
             tasks: true,
+            busy: [NodeId(7)].into(),
             everything: false,
         };
         let notes = write(7, &wakes);

@@ -184,8 +184,13 @@ async fn what_one_node_tells_the_others_hear() {
     let (a, b) = (nodes.join("a").await, nodes.join("b").await);
     assert_eq!(heard(&a).await, Heard::Hearing);
     assert_eq!(heard(&b).await, Heard::Hearing);
-    let wakes =
-        Wakes { changed: [name("x")].into(), gone: [name("y")].into(), api_keys: true, ..ready("q", 3) };
+    let wakes = Wakes {
+        changed: [name("x")].into(),
+        gone: [name("y")].into(),
+        api_keys: true,
+        busy: [a.id()].into(),
+        ..ready("q", 3)
+    };
     a.tell(wakes.clone()).await.unwrap();
     assert_eq!(heard(&b).await, Heard::Wakes(wakes));
     b.tell(ready("other", 1)).await.unwrap();

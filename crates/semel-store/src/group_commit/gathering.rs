@@ -13,8 +13,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::batcher::Batcher;
 
-/// More than these are not waited for. A larger commit is cheaper per command, but while it is flushed nobody has anything to do:
-/// three commits on their way keep two cores busy, two do not. With 64 callers 22 gave a tenth more than 32, and more than 16.
+/// More than these are not waited for, where nobody else commits. A larger commit is cheaper per command, but while it is flushed
+/// nobody has anything to do: three commits on their way keep two cores busy, two do not. With 64 callers 22 gave a tenth more
+/// than 32, and more than 16.
 const WORTH_A_COMMIT: usize = 22;
 
 /// Fewer than these are not waited for: whoever sends one command after the other is answered at once.
@@ -31,6 +32,8 @@ const CONTENT_FOR_MAX: u32 = 512;
 pub(super) struct Gathering {
     /// How long they are waited for; zero if they are not.
     span: Duration,
+    /// More than these are not waited for.
+    worth: usize,
     /// How many there usually are.
     usual: usize,
     /// How many commits in a row were as large.
@@ -46,7 +49,23 @@ pub(super) struct Gathering {
 
 impl Gathering {
     pub(super) fn new(span: Duration) -> Self {
-        Self { span, usual: 1, content: 0, content_for: CONTENT_FOR, hopes: false, until: None, timer: None }
+        Self {
+            span,
+            worth: WORTH_A_COMMIT,
+            usual: 1,
+            content: 0,
+            content_for: CONTENT_FOR,
+            hopes: false,
+            until: None,
+            timer: None,
+        }
+    }
+
+    /// Says how many commit to the same store, this one included. Each has commits on their way, and more of them at once only
+    /// get into each other's way: so that there are no more in all, each is as many times as large.
+    pub(super) fn share_among(&mut self, sharers: usize) {
+        self.worth = WORTH_A_COMMIT.saturating_mul(sharers.max(1));
+        self.usual = self.usual.min(self.worth);
     }
 
     /// Notes that callers have been answered.
@@ -67,10 +86,10 @@ impl Gathering {
             self.content_for = CONTENT_FOR;
         }
         self.content += 1;
-        self.usual = commands.min(WORTH_A_COMMIT);
-        if self.content >= self.content_for && (FEW..WORTH_A_COMMIT).contains(&self.usual) {
+        self.usual = commands.min(self.worth);
+        if self.content >= self.content_for && (FEW..self.worth).contains(&self.usual) {
             self.content = 0;
-            self.usual = (self.usual + self.usual / 4).min(WORTH_A_COMMIT);
+            self.usual = (self.usual + self.usual / 4).min(self.worth);
             self.hopes = true;
         }
     }
@@ -89,7 +108,7 @@ impl Gathering {
     /// For how many commands a commit sets out although `others` are on their way: as many as those, and not a small one. None
     /// if it never does.
     pub(super) fn beside(&self, others: usize) -> Option<usize> {
-        (!self.span.is_zero()).then(|| others.max(WORTH_A_COMMIT))
+        (!self.span.is_zero()).then(|| others.max(self.worth))
     }
 
     /// Whether the next commit waits still.
@@ -158,6 +177,17 @@ mod tests {
             Some(CONTENT_FOR),
             "some stayed away, and may be back"
         );
+    }
+
+    #[test]
+    fn the_more_commit_to_the_same_store_the_larger_is_each_commit() {
+        let mut gathering = Gathering::new(Duration::from_millis(1));
+        gathering.share_among(3);
+        gathering.sets_out(1000);
+        assert_eq!(gathering.usual, 3 * WORTH_A_COMMIT);
+        assert_eq!(gathering.beside(1), Some(3 * WORTH_A_COMMIT));
+        gathering.share_among(1);
+        assert_eq!((gathering.usual, gathering.beside(1)), (WORTH_A_COMMIT, Some(WORTH_A_COMMIT)));
     }
 
     #[test]

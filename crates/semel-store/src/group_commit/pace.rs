@@ -19,18 +19,27 @@ pub(super) struct Pace {
     average: AtomicU64,
     /// When the newest commit began, in microseconds since `origin`.
     began: AtomicU64,
+    /// How many have begun.
+    commits: AtomicU64,
 }
 
 impl Pace {
     pub(super) fn new() -> Self {
-        Self { origin: Instant::now(), average: AtomicU64::new(0), began: AtomicU64::new(0) }
+        let (average, began, commits) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { origin: Instant::now(), average, began, commits }
     }
 
     /// Notes that a commit begins; what is returned goes to [`Pace::ends`].
     pub(super) fn begins(&self) -> u64 {
         let now = self.now();
         self.began.store(now, Ordering::Relaxed);
+        self.commits.store(self.commits() + 1, Ordering::Relaxed);
         now
+    }
+
+    /// How many commits have begun.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     /// Notes that a commit is through.

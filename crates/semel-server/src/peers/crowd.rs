@@ -1,0 +1,95 @@
+//! How many nodes commit often at the same time.
+//!
+//! A database that many nodes commit to has as many commits at once as one node alone would make, if each makes larger ones
+//! instead ([`GroupCommit::share_with`]). An idle neighbour must not cost anything, so it matters who is busy, not who is there.
+//!
+//! [`GroupCommit::share_with`]: semel_store::GroupCommit::share_with
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use semel_store::shared::{NodeId, Shared};
+use tokio::time::Instant;
+
+use crate::service::Service;
+use crate::stop::Stop;
+
+/// How many commits a second are often: a twentieth of what keeps a core of the database busy, for a commit costs it about a
+/// quarter of a millisecond.
+const OFTEN: u128 = 200;
+
+/// For how many looks a node that said it is busy is taken to be. One word may be late, or lost.
+const LOOKS: u32 = 3;
+
+/// The other nodes that are busy, and when they last said so.
+#[derive(Debug, Default)]
+pub(super) struct Crowd(Mutex<BTreeMap<NodeId, Instant>>);
+
+impl Crowd {
+    /// Notes who said that it is busy.
+    pub(super) fn heard(&self, busy: &BTreeSet<NodeId>) {
+        let now = Instant::now();
+        self.lock().extend(busy.iter().map(|node| (*node, now)));
+    }
+
+    /// How many others are busy: those that said so since then.
+    pub(super) fn count(&self, since: Instant) -> usize {
+        let mut busy = self.lock();
+        busy.retain(|_, said| *said >= since);
+        busy.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Instant>> {
+        self.0.lock().expect("nothing panics while the crowd is locked")
+    }
+}
+
+/// Looks until it is told to stop. A node that hears nobody takes itself to be alone.
+pub(super) async fn run(service: Arc<Service>, shared: Arc<dyn Shared>, stop: Stop) {
+    let every = service.options.pace.crowd;
+    let (mut looked, mut commits) = (Instant::now(), service.commit.commits());
+    while !stop.is_stopped() {
+        tokio::select! {
+            () = stop.stopped() => break,
+            () = tokio::time::sleep(every) => {}
+        }
+        let (then, before) = (looked, commits);
+        (looked, commits) = (Instant::now(), service.commit.commits());
+        if is_often(commits - before, looked - then) {
+            service.news.outbox.busy(shared.id());
+        }
+        let since = looked.checked_sub(every * LOOKS).unwrap_or(looked);
+        service.commit.share_with(service.peers.crowd.count(since));
+    }
+}
+
+fn is_often(commits: u64, span: Duration) -> bool {
+    commits > 0 && u128::from(commits) * 1000 >= OFTEN * span.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_not_said_so_for_a_while_is_busy_no_more() {
+        let crowd = Crowd::default();
+        let [one, other] = [NodeId(1), NodeId(2)];
+        let long_ago = Instant::now();
+        crowd.heard(&[one, other].into());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        crowd.heard(&[other].into());
+        assert_eq!(crowd.count(long_ago), 2);
+        assert_eq!(crowd.count(Instant::now()), 1);
+        assert_eq!(crowd.count(long_ago), 1, "whom it forgot it forgot");
+    }
+
+    #[test]
+    fn often_is_so_many_a_second() {
+        let second = Duration::from_secs(1);
+        assert!(is_often(200, second) && is_often(1, second / 200));
+        assert!(!is_often(199, second) && !is_often(200, 2 * second));
+        assert!(!is_often(0, Duration::ZERO));
+    }
+}
