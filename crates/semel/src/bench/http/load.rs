@@ -139,18 +139,19 @@ pub(super) fn singles(
     jobs: u64,
     numbers: &Numbers,
 ) -> Result<Load, Failure> {
-    singles_over(runtime, &[server], queue, jobs, numbers)
+    singles_over(runtime, &[server], CONNECTIONS, queue, jobs, numbers)
 }
 
-/// The same, with the connections spread over several servers.
+/// The same, with `connections` in all, spread over several servers.
 pub(super) fn singles_over(
     runtime: &Runtime,
     servers: &[&Server],
+    connections: usize,
     queue: &str,
     jobs: u64,
     numbers: &Numbers,
 ) -> Result<Load, Failure> {
-    drive(runtime, servers, CONNECTIONS, jobs, |conn| Singly::new(conn, queue), numbers)
+    drive(runtime, servers, connections, jobs, |conn| Singly::new(conn, queue), numbers)
 }
 
 /// Publishes batches, from `connections`, until `jobs` are answered.

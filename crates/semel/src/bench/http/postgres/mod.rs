@@ -8,7 +8,7 @@ mod rounds;
 mod targets;
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use semel_store::{Clock, SystemClock};
 use serde::Serialize;
@@ -35,26 +35,48 @@ pub(crate) struct Plan {
     pub keys: u64,
     /// Seconds for which an idle node is watched.
     pub idle_seconds: u64,
+    /// Seconds after which a node has forgotten that others were busy.
+    pub rest_seconds: u64,
 }
 
 impl Plan {
-    /// The plan that the table is about. A slice takes seconds: nodes learn from their heartbeats how many they are, and what
-    /// happens in less than one second is as much the machine's mood as the server's.
+    /// The plan that the table is about. A slice takes more than a second: nodes need as long to learn from each other that they
+    /// are busy, and what happens in less is as much the machine's mood as the server's.
     pub(crate) fn full() -> Self {
-        Self { runs: 3, singles: 60_000, batched: 60_000, flow: 30_000, keys: FULL_KEYS, idle_seconds: 20 }
+        Self {
+            runs: 3,
+            singles: 60_000,
+            batched: 60_000,
+            flow: 30_000,
+            keys: FULL_KEYS,
+            idle_seconds: 20,
+            rest_seconds: 4,
+        }
     }
 
     /// A plan that takes seconds and proves nothing but that everything works.
     pub(crate) fn quick() -> Self {
-        Self { runs: 1, singles: 1000, batched: 2000, flow: 2000, keys: 10_000, idle_seconds: 2 }
+        Self {
+            runs: 1,
+            singles: 1000,
+            batched: 2000,
+            flow: 2000,
+            keys: 10_000,
+            idle_seconds: 2,
+            rest_seconds: 0,
+        }
     }
 
     /// Disk space the run needs, generously: a key and its job are some 400 bytes with their indexes. The jobs of a round go with
     /// its database, but the log keeps what all rounds wrote, up to its limit.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        let jobs = 8 * (self.singles + self.batched + self.flow);
+        let jobs = 16 * (self.singles + self.batched + self.flow);
         let log = (u64::from(self.runs) * jobs * 2000).min(6 << 30);
         (512 << 20) + log + (self.keys + jobs) * 1000
+    }
+
+    fn rest(&self) -> Duration {
+        Duration::from_secs(self.rest_seconds)
     }
 
     fn about(&self) -> Vec<String> {

@@ -45,8 +45,19 @@ struct Round {
     single_p99: f64,
     batch: f64,
     pull: f64,
+    nodes: Nodes,
+}
+
+/// What one node and three publish.
+#[derive(Debug)]
+struct Nodes {
     one: f64,
+    /// Three of them share the connections of the one.
     three: f64,
+    /// Each of three has as many connections as the one.
+    three_loaded: f64,
+    /// The one has all of those.
+    one_loaded: f64,
 }
 
 /// Runs the plan on a cluster of its own.
@@ -98,16 +109,7 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
     let limit_lives = limit.lives(runtime, plan.flow)?;
     progress.set(1);
     let pull = flows::pull(runtime, &server, "pull", plan.flow, &numbers)?;
-    progress.start("three nodes", 3);
-    let (second, third) = (server.beside(url)?, server.beside(url)?);
-    let over = |servers: &[&Server], jobs| load::singles_over(runtime, servers, "single", jobs, &numbers);
-    // All three are warm before anything counts.
-    over(&[&second, &third], plan.singles / 10)?;
-    let one_before = over(&[&server], plan.singles / 2)?;
-    progress.set(1);
-    let three = over(&[&server, &second, &third], plan.singles)?;
-    progress.set(2);
-    let one_after = over(&[&server], plan.singles / 2)?;
+    let nodes = nodes(plan, runtime, url, &server, &numbers, progress)?;
     Ok(Round {
         limit: f64::midpoint(before, after),
         limit_lives,
@@ -116,9 +118,43 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
         single_p99: single.latency_ms(0.99),
         batch: batch.per_second(),
         pull,
-        one: f64::midpoint(one_before.per_second(), one_after.per_second()),
-        three: three.per_second(),
+        nodes,
     })
+}
+
+/// One node against three, with the same connections and with as many for each.
+fn nodes(
+    plan: &Plan,
+    runtime: &Runtime,
+    url: &str,
+    server: &Server,
+    numbers: &Numbers,
+    progress: &mut Progress,
+) -> Result<Nodes, Failure> {
+    const ALL: usize = 3 * load::CONNECTIONS;
+    progress.start("three nodes", 5);
+    let (second, third) = (server.beside(url)?, server.beside(url)?);
+    let (one, three) = ([server], [server, &second, &third]);
+    let over = |servers: &[&Server], connections, jobs| {
+        let load = load::singles_over(runtime, servers, connections, "single", jobs, numbers);
+        load.map(|load| load.per_second())
+    };
+    // All three are warm before anything counts.
+    over(&three[1..], load::CONNECTIONS, plan.singles / 10)?;
+    let before = over(&one, load::CONNECTIONS, plan.singles / 2)?;
+    progress.set(1);
+    over(&three, load::CONNECTIONS, plan.singles)?;
+    let shared_out = over(&three, load::CONNECTIONS, plan.singles)?;
+    progress.set(2);
+    std::thread::sleep(plan.rest());
+    let after = over(&one, load::CONNECTIONS, plan.singles / 2)?;
+    progress.set(3);
+    over(&three, ALL, 2 * plan.singles)?;
+    let three_loaded = over(&three, ALL, 2 * plan.singles)?;
+    progress.set(4);
+    std::thread::sleep(plan.rest());
+    let one_loaded = over(&one, ALL, 2 * plan.singles)?;
+    Ok(Nodes { one: f64::midpoint(before, after), three: shared_out, three_loaded, one_loaded })
 }
 
 /// Statements per second of a node that has nothing to do.
@@ -168,7 +204,8 @@ impl Rounds {
             Measure::judge(&targets::SINGLE, of(|r| r.single / r.limit)),
             Measure::judge(&targets::BATCHES, of(|r| r.batch / r.limit)),
             Measure::judge(&targets::PULL, of(|r| r.pull / r.limit_lives)),
-            Measure::judge(&targets::NODES, of(|r| r.three / r.one)),
+            Measure::judge(&targets::NODES, of(|r| r.nodes.three / r.nodes.one)),
+            Measure::judge(&targets::LOADED_NODES, of(|r| r.nodes.three_loaded / r.nodes.one)),
             Measure::judge(&targets::FULL, vec![self.full / self.empty]),
             Measure::judge(&targets::IDLE, vec![self.idle]),
         ]
@@ -185,8 +222,10 @@ impl Rounds {
             Figure::new("ack latency p99", "ms", of(|r| r.single_p99)),
             Figure::new("batch publishes", "per second", of(|r| r.batch)),
             Figure::new("completed, pull", "per second", of(|r| r.pull)),
-            Figure::new("single publishes, one node", "per second", of(|r| r.one)),
-            Figure::new("single publishes, three nodes", "per second", of(|r| r.three)),
+            Figure::new("single publishes, one node", "per second", of(|r| r.nodes.one)),
+            Figure::new("single publishes, three nodes", "per second", of(|r| r.nodes.three)),
+            Figure::new("the same, 192 connections, one node", "per second", of(|r| r.nodes.one_loaded)),
+            Figure::new("the same, 192 connections, three nodes", "per second", of(|r| r.nodes.three_loaded)),
             Figure::new("single publishes, empty", "per second", vec![self.empty]),
             Figure::new("single publishes, many keys", "per second", vec![self.full]),
         ]
