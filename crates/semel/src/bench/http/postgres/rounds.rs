@@ -122,7 +122,7 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
     })
 }
 
-/// One node against three, with the same connections and with as many for each.
+/// One node against three, with 64 connections in all and with as many for each of the three.
 fn nodes(
     plan: &Plan,
     runtime: &Runtime,
@@ -131,30 +131,27 @@ fn nodes(
     numbers: &Numbers,
     progress: &mut Progress,
 ) -> Result<Nodes, Failure> {
-    const ALL: usize = 3 * load::CONNECTIONS;
-    progress.start("three nodes", 5);
+    progress.start("three nodes", 2);
     let (second, third) = (server.beside(url)?, server.beside(url)?);
-    let (one, three) = ([server], [server, &second, &third]);
-    let over = |servers: &[&Server], connections, jobs| {
-        let load = load::singles_over(runtime, servers, connections, "single", jobs, numbers);
-        load.map(|load| load.per_second())
+    let one_and_three = |connections, jobs| {
+        let over = |servers: &[&Server], jobs| {
+            let load = load::singles_over(runtime, servers, connections, "single", jobs, numbers);
+            load.map(|load| load.per_second())
+        };
+        let (one, three) = ([server], [server, &second, &third]);
+        let before = over(&one, jobs / 2)?;
+        // All three are warm before anything counts, and have heard of each other that they are busy.
+        over(&three, jobs)?;
+        let rate = over(&three, jobs)?;
+        // And the one has heard nothing of the sort for a while.
+        std::thread::sleep(plan.rest());
+        let after = over(&one, jobs / 2)?;
+        Ok::<_, Failure>((f64::midpoint(before, after), rate))
     };
-    // All three are warm before anything counts.
-    over(&three[1..], load::CONNECTIONS, plan.singles / 10)?;
-    let before = over(&one, load::CONNECTIONS, plan.singles / 2)?;
+    let (one, three) = one_and_three(load::CONNECTIONS, plan.singles)?;
     progress.set(1);
-    over(&three, load::CONNECTIONS, plan.singles)?;
-    let shared_out = over(&three, load::CONNECTIONS, plan.singles)?;
-    progress.set(2);
-    std::thread::sleep(plan.rest());
-    let after = over(&one, load::CONNECTIONS, plan.singles / 2)?;
-    progress.set(3);
-    over(&three, ALL, 2 * plan.singles)?;
-    let three_loaded = over(&three, ALL, 2 * plan.singles)?;
-    progress.set(4);
-    std::thread::sleep(plan.rest());
-    let one_loaded = over(&one, ALL, 2 * plan.singles)?;
-    Ok(Nodes { one: f64::midpoint(before, after), three: shared_out, three_loaded, one_loaded })
+    let (one_loaded, three_loaded) = one_and_three(3 * load::CONNECTIONS, 2 * plan.singles)?;
+    Ok(Nodes { one, three, one_loaded, three_loaded })
 }
 
 /// Statements per second of a node that has nothing to do.
