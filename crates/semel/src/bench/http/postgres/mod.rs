@@ -35,7 +35,8 @@ pub(crate) struct Plan {
     pub keys: u64,
     /// Seconds for which an idle node is watched.
     pub idle_seconds: u64,
-    /// Seconds after which a node has forgotten that others were busy.
+    /// Seconds after which a node has forgotten that others were busy: three since they last said so, which they do until a second
+    /// after they were, and it looks once a second.
     pub rest_seconds: u64,
 }
 
