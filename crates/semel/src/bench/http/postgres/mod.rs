@@ -51,7 +51,7 @@ impl Plan {
             flow: 30_000,
             keys: FULL_KEYS,
             idle_seconds: 20,
-            rest_seconds: 4,
+            rest_seconds: 6,
         }
     }
 

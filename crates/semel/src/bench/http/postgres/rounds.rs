@@ -133,6 +133,8 @@ fn nodes(
 ) -> Result<Nodes, Failure> {
     progress.start("three nodes", 2);
     let (second, third) = (server.beside(url)?, server.beside(url)?);
+    // What a start brings with it is over by then.
+    std::thread::sleep(plan.rest());
     let one_and_three = |connections, jobs| {
         let over = |servers: &[&Server], jobs| {
             let load = load::singles_over(runtime, servers, connections, "single", jobs, numbers);
