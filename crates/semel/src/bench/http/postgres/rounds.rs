@@ -203,7 +203,7 @@ impl Rounds {
             Measure::judge(&targets::SINGLE, of(|r| r.single / r.limit)),
             Measure::judge(&targets::BATCHES, of(|r| r.batch / r.limit)),
             Measure::judge(&targets::PULL, of(|r| r.pull / r.limit_lives)),
-            Measure::judge(&targets::NODES, of(|r| r.nodes.three_loaded / r.nodes.one)),
+            Measure::judge(&targets::NODES, of(|r| r.nodes.three / r.nodes.one)),
             Measure::judge(&targets::FULL, vec![self.full / self.empty]),
             Measure::judge(&targets::IDLE, vec![self.idle]),
         ]
@@ -222,13 +222,17 @@ impl Rounds {
             Figure::new("completed, pull", "per second", of(|r| r.pull)),
             Figure::new("64 connections, one node", "per second", of(|r| r.nodes.one)),
             Figure::new("64 connections, three nodes", "per second", of(|r| r.nodes.three)),
-            Figure::new("64 connections, three against one", "ratio", of(|r| r.nodes.three / r.nodes.one)),
             Figure::new("192 connections, one node", "per second", of(|r| r.nodes.one_loaded)),
             Figure::new("192 connections, three nodes", "per second", of(|r| r.nodes.three_loaded)),
             Figure::new(
                 "192 connections, three against one",
                 "ratio",
                 of(|r| r.nodes.three_loaded / r.nodes.one_loaded),
+            ),
+            Figure::new(
+                "three with 64 connections each, one with 64",
+                "ratio",
+                of(|r| r.nodes.three_loaded / r.nodes.one),
             ),
             Figure::new("single publishes, empty", "per second", vec![self.empty]),
             Figure::new("single publishes, many keys", "per second", vec![self.full]),

@@ -30,12 +30,12 @@ pub(super) const PULL: Target = higher(
      LOCKED and completes 100, on as many connections",
 );
 pub(super) const NODES: Target = higher(
-    "three_loaded_vs_one",
-    "three nodes against one, 64 connections each",
+    "three_vs_one",
+    "three nodes against one, same PostgreSQL",
     1.0,
     1.3,
-    "single publishes over 64 connections to each of three servers, against those of one server with its 64, measured before and \
-     after; how they compare with the same connections on both sides is among the figures behind it",
+    "single publishes over 64 connections, spread over three servers, between two halves of as many that all go to one; other \
+     numbers of connections are among the figures behind it, and are not judged",
 );
 pub(super) const FULL: Target = higher(
     "full_vs_empty",
