@@ -176,7 +176,8 @@ pub trait Shared: Send + Sync + 'static {
     /// answered, or cannot tell, says nothing.
     fn exposure(&self) -> Option<Exposure>;
 
-    /// Tells the others where to look, and that this node is busy: no other is spoken for. It MAY be lost on the way, and where nobody waits it MAY be left out.
+    /// Tells the others where to look, and that this node is busy: no other is spoken for. It MAY be lost on the way, and where
+    /// nobody waits it MAY be left out.
     async fn tell(&self, wakes: Wakes) -> Result<(), StoreError>;
 
     /// Waits for what others tell. The first answer MUST be [`Heard::Hearing`] or [`Heard::Deaf`]. While it hears, what was

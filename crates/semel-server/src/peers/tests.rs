@@ -139,18 +139,17 @@ async fn a_job_that_is_published_at_one_node_wakes_a_poll_at_the_other() {
 #[tokio::test]
 async fn a_node_that_commits_often_is_known_at_the_other_until_it_rests() {
     let two = Two::start().await;
-    let shared_with = |node: &Node| node.stage.service.commit.shared_with();
+    let shared_with = || two.b.stage.service.commit.shared_with();
     let busy = async {
         loop {
             two.a.stage.publish("q", None).await;
         }
     };
     tokio::select! {
-        () = until(|| shared_with(&two.b) == 1) => {}
+        () = until(|| shared_with() == 1) => {}
         () = busy => {}
     }
-    until(|| shared_with(&two.b) == 0).await;
-    assert_eq!(shared_with(&two.a), 0, "the other has not committed anything");
+    until(|| shared_with() == 0).await;
     two.stop().await;
 }
 
