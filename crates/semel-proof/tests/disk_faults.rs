@@ -110,8 +110,10 @@ fn full_disk(reserve: u64) -> Result<(), String> {
     // Room for settles is what the reserve is for; without one even a settle may have to wait.
     let done = if reserve > 0 { work(&store) } else { Vec::new() };
     assert!(publish(&store).is_none(), "still full");
+    assert_eq!(block_on(store.health()).unwrap().full, reserve > 0, "and it says so, where it can know");
     fs::remove_file(&ballast).unwrap();
     stored.extend(publish_again(&store));
+    assert!(!block_on(store.health()).unwrap().full);
     for &id in &stored {
         let job = block_on(store.job(id)).unwrap().expect("what was answered is there");
         assert_eq!(job.progress.state.is_finished(), done.contains(&id), "{id}");

@@ -16,4 +16,6 @@ pub struct Health {
     pub free_bytes: Option<u64>,
     /// With fewer free bytes than this it takes no new jobs.
     pub reserve_bytes: Option<u64>,
+    /// Whether it takes no new jobs now. That begins with a little more free than the reserve, and ends with yet more.
+    pub full: bool,
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! Heralded --> news.outbox --(tell)--> the others --(hear)--> bells, keyring, dispatchers
 //!                                                   sweep --> the same, for what was not heard
+//! crowd --> this node commits often; how many others do, for the size of commits
 //! beat --> this node is up; roles it holds; nodes that died, whose leases are taken back
 //! ```
 //!

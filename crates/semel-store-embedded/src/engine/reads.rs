@@ -66,6 +66,7 @@ impl Engine<'_> {
             log_bytes: Some(log),
             free_bytes: self.space.free(),
             reserve_bytes: Some(self.space.reserve()),
+            full: self.space.is_low(),
         }
     }
 

@@ -44,7 +44,7 @@ fn space(health: &Health) -> Option<Finding> {
     let (free, reserve) = (health.free_bytes?, health.reserve_bytes?);
     let wanted = reserve.saturating_mul(RESERVES);
     let (severity, means) = match free {
-        _ if free < reserve => {
+        _ if health.full || free < reserve => {
             (Severity::Critical, "New jobs are refused (storage_full) until there is room; settles go on.")
         }
         _ if free < wanted => {
@@ -57,7 +57,7 @@ fn space(health: &Health) -> Option<Finding> {
             .means(means)
             .remedy(format!(
                 "Free at least {} on the disk, or lower retention.completed and retention.dead of the large queues.",
-                mebibytes(wanted - free)
+                mebibytes(wanted.saturating_sub(free))
             ))
             .count("freeBytes", free)
             .count("reserveBytes", reserve)
@@ -106,6 +106,8 @@ mod tests {
         assert_eq!(found(&with(640 * MIB)), []);
         assert_eq!(found(&with(640 * MIB - 1)), [(Code::StoreSpace, Severity::Warning)]);
         assert_eq!(found(&with(64 * MIB - 1)), [(Code::StoreSpace, Severity::Critical)]);
+        let full = Health { full: true, ..with(80 * MIB) };
+        assert_eq!(found(&full), [(Code::StoreSpace, Severity::Critical)], "it refuses until more is free");
         let remedy = &super::health(&with(40 * MIB))[0].remedy;
         assert!(remedy.contains("600 MiB") && remedy.contains("retention.completed"), "{remedy}");
         assert_eq!(found(&Health::default()), [], "what is not known is not judged");
