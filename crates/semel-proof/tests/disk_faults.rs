@@ -109,7 +109,11 @@ fn full_disk(reserve: u64) -> Result<(), String> {
     println!("reserve {reserve}: {} jobs fitted", stored.len());
     // Room for settles is what the reserve is for; without one even a settle may have to wait.
     let done = if reserve > 0 { work(&store) } else { Vec::new() };
-    assert!(publish(&store).is_none(), "still full");
+    // Without a reserve, moving the log may make room for a few more at any time.
+    match publish(&store) {
+        Some(more) if reserve == 0 => stored.extend(more),
+        published => assert_eq!(published, None, "still full"),
+    }
     assert_eq!(block_on(store.health()).unwrap().full, reserve > 0, "and it says so, where it can know");
     fs::remove_file(&ballast).unwrap();
     stored.extend(publish_again(&store));

@@ -5,9 +5,9 @@
 //! caught up to within a few pages, the engine moves those few itself between two commits.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, ErrorCode};
@@ -29,12 +29,55 @@ const LIMIT_PAGES: u32 = 65_536;
 /// What the thread and the engine tell each other.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Pages in the log after the last commit.
-    logged: AtomicU32,
-    /// Pages of it that have been moved.
-    moved: AtomicU32,
+    log: Mutex<Log>,
     busy: AtomicBool,
+    /// The disk was full when the log was last to be moved.
+    full: AtomicBool,
     failure: Mutex<Option<String>>,
+}
+
+impl Shared {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().expect("the lock is never held across a panic")
+    }
+}
+
+/// The log, as far as is known.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Log {
+    /// Pages in it after the last commit.
+    pages: u32,
+    /// Pages of it that have been moved.
+    moved: u32,
+    /// How often it has started over. What was moved of an earlier one says nothing about this one.
+    round: u64,
+}
+
+impl Log {
+    /// Pages that are not in the database yet.
+    fn left(self) -> u32 {
+        self.pages.saturating_sub(self.moved)
+    }
+
+    /// Notes how long it is after a commit. One that had been moved as a whole has started over, unless somebody still reads
+    /// from it: then the next checkpoint finds less to move than is assumed here.
+    fn grew_to(&mut self, pages: u32) {
+        if pages < self.pages || self.moved >= self.pages {
+            self.starts_over();
+        }
+        self.pages = pages;
+    }
+
+    /// Notes what a checkpoint has moved that began in a round.
+    fn was_moved(&mut self, round: u64, moved: u32) {
+        if round == self.round {
+            self.moved = moved;
+        }
+    }
+
+    fn starts_over(&mut self) {
+        *self = Self { pages: 0, moved: 0, round: self.round + 1 };
+    }
 }
 
 /// The checkpoint thread, and what the engine does between commits.
@@ -54,11 +97,7 @@ impl Checkpointer {
         let shared = Arc::new(Shared::default());
         let watched = shared.clone();
         conn.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
-            let pages = u32::try_from(pages).unwrap_or(0);
-            if pages < watched.logged.swap(pages, Ordering::AcqRel) {
-                // The log has started over by itself, because all of it had been moved.
-                watched.moved.store(0, Ordering::Release);
-            }
+            watched.log().grew_to(u32::try_from(pages).unwrap_or(0));
             Ok(())
         }))
         .map_err(|e| StoreError::Open(e.to_string()))?;
@@ -80,16 +119,16 @@ impl Checkpointer {
         {
             return Err(StoreError::Failed(format!("a checkpoint failed: {failure}")));
         }
-        let logged = self.shared.logged.load(Ordering::Acquire);
-        let left = logged.saturating_sub(self.shared.moved.load(Ordering::Acquire));
+        let log = *self.shared.log();
+        let left = log.left();
         let busy = self.shared.busy.load(Ordering::Acquire);
-        if logged >= RESTART_PAGES.max(self.retry_at)
+        if log.pages >= RESTART_PAGES.max(self.retry_at)
             && !busy
-            && (left <= INLINE_PAGES || logged >= LIMIT_PAGES)
+            && (left <= INLINE_PAGES || log.pages >= LIMIT_PAGES)
         {
-            return self.restart_log(conn, logged);
+            return self.restart_log(conn, log);
         }
-        let worth_it = left >= STEP_PAGES && logged >= self.retry_at;
+        let worth_it = left >= STEP_PAGES && log.pages >= self.retry_at;
         if !busy && (worth_it || space_is_low && left > 0) {
             self.send();
         }
@@ -98,9 +137,7 @@ impl Checkpointer {
 
     /// Bytes of the log that are not in the database yet.
     pub(crate) fn owed_bytes(&self) -> u64 {
-        let logged = self.shared.logged.load(Ordering::Acquire);
-        let left = logged.saturating_sub(self.shared.moved.load(Ordering::Acquire));
-        u64::from(left) * u64::from(schema::PAGE_SIZE)
+        u64::from(self.shared.log().left()) * u64::from(schema::PAGE_SIZE)
     }
 
     fn send(&self) {
@@ -113,12 +150,16 @@ impl Checkpointer {
     }
 
     /// Moves what is left. If nobody reads from the log, the next commit writes at its start again.
-    fn restart_log(&mut self, conn: &Connection, logged: u32) -> Result<(), StoreError> {
-        let moved = checkpoint(conn).map_err(|e| StoreError::Failed(format!("a checkpoint failed: {e}")))?;
-        let complete = moved >= logged;
-        self.shared.moved.store(if complete { 0 } else { moved }, Ordering::Release);
-        self.shared.logged.store(if complete { 0 } else { logged }, Ordering::Release);
-        self.retry_at = if complete { 0 } else { logged.saturating_add(RESTART_PAGES) };
+    fn restart_log(&mut self, conn: &Connection, log: Log) -> Result<(), StoreError> {
+        let moved = checkpoint(conn, &self.shared.full)
+            .map_err(|e| StoreError::Failed(format!("a checkpoint failed: {e}")))?;
+        if moved >= log.pages {
+            self.shared.log().starts_over();
+            self.retry_at = 0;
+        } else {
+            self.shared.log().was_moved(log.round, moved);
+            self.retry_at = log.pages.saturating_add(RESTART_PAGES);
+        }
         Ok(())
     }
 
@@ -141,8 +182,9 @@ impl Drop for Checkpointer {
 
 fn run(conn: &Connection, shared: &Shared, woken: &Receiver<()>) {
     while woken.recv().is_ok() {
-        match checkpoint(conn) {
-            Ok(moved) => shared.moved.store(moved, Ordering::Release),
+        let round = shared.log().round;
+        match checkpoint(conn, &shared.full) {
+            Ok(moved) => shared.log().was_moved(round, moved),
             Err(e) => {
                 *shared.failure.lock().expect("the lock is never held across a panic") = Some(e.to_string());
             }
@@ -152,17 +194,63 @@ fn run(conn: &Connection, shared: &Shared, woken: &Receiver<()>) {
 }
 
 /// Moves as many pages as can be moved without waiting for anybody, syncs, and says how many of the log have been moved.
-/// On a full disk that is none, for now: the log has them, and nothing is lost by trying again later.
-fn checkpoint(conn: &Connection) -> rusqlite::Result<u32> {
+/// On a full disk that is none, for now: the log has them, and nothing is lost by trying again later. It is said once, and not
+/// again each time it is tried.
+fn checkpoint(conn: &Connection, full: &AtomicBool) -> rusqlite::Result<u32> {
     let moved = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
         let moved: i64 = row.get(2)?;
         Ok(u32::try_from(moved).unwrap_or(0))
     });
     match moved {
         Err(e) if e.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
-            tracing::warn!("the disk is full: the log cannot be moved into the database now");
+            if !full.swap(true, Ordering::AcqRel) {
+                tracing::warn!("the disk is full: the log cannot be moved into the database for now");
+            }
             Ok(0)
         }
-        other => other,
+        Ok(moved) => {
+            if moved > 0 && full.swap(false, Ordering::AcqRel) {
+                tracing::info!("the disk has room: the log is moved into the database again");
+            }
+            Ok(moved)
+        }
+        failed => failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_what_came_after_the_last_checkpoint() {
+        let mut log = Log::default();
+        log.grew_to(10);
+        log.was_moved(log.round, 7);
+        log.grew_to(12);
+        assert_eq!((log.left(), log.pages), (5, 12));
+    }
+
+    #[test]
+    fn a_log_that_is_shorter_or_was_moved_as_a_whole_has_started_over() {
+        let mut log = Log::default();
+        log.grew_to(10);
+        log.was_moved(log.round, 7);
+        log.grew_to(3);
+        assert_eq!(log.left(), 3, "of this one nothing was moved");
+        log.was_moved(log.round, 3);
+        log.grew_to(20);
+        assert_eq!(log.left(), 20, "a commit of twenty pages is longer than the whole log before it");
+    }
+
+    #[test]
+    fn a_checkpoint_of_an_earlier_log_says_nothing_about_this_one() {
+        let mut log = Log::default();
+        log.grew_to(10);
+        let round = log.round;
+        log.was_moved(round, 10);
+        log.grew_to(8);
+        log.was_moved(round, 10);
+        assert_eq!(log.left(), 8);
     }
 }
