@@ -82,7 +82,7 @@ pub(super) fn push(
 }
 
 /// Waits until the worker has handled `jobs` deliveries. Asking the worker costs the server nothing.
-fn until_handled(worker: &Worker, jobs: u64) -> Result<(), Failure> {
+pub(super) fn until_handled(worker: &Worker, jobs: u64) -> Result<(), Failure> {
     let (mut seen, mut moved) = (0, Instant::now());
     while worker.handled() < jobs {
         if worker.handled() > seen {
@@ -96,7 +96,7 @@ fn until_handled(worker: &Worker, jobs: u64) -> Result<(), Failure> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]
-fn per_second(jobs: u64, took: Duration) -> f64 {
+pub(super) fn per_second(jobs: u64, took: Duration) -> f64 {
     jobs as f64 / took.as_secs_f64()
 }
 
@@ -247,61 +247,4 @@ fn timing(epoch: Instant, times: Arc<Mutex<Histogram<u64>>>) -> super::worker::L
             times.saturating_record(arrived.saturating_sub(sent));
         }
     })
-}
-
-/// Jobs per second of many queues that push to a worker; with `blackhole`, one more queue pushes to an endpoint that
-/// never answers.
-pub(super) fn many_queues(
-    runtime: &Runtime,
-    server: &Server,
-    prefix: &str,
-    queues: u64,
-    jobs: u64,
-    blackhole: bool,
-) -> Result<f64, Failure> {
-    let worker = Worker::start(Arc::new(|_: &[u8]| {}))?;
-    // A listener that nobody accepts from: connections are made, and never answered.
-    let silent = std::net::TcpListener::bind("127.0.0.1:0").map_err(Failure::io("listen in silence"))?;
-    let silent_at = silent.local_addr().map_err(Failure::io("ask for our address"))?;
-    let mut conns = runtime.block_on(async {
-        let mut conn = Conn::open(server.address, &server.secret).await?;
-        for n in 0..queues {
-            push_queue(&mut conn, &format!("{prefix}{n}"), &format!("http://{}/", worker.address)).await?;
-        }
-        if blackhole {
-            let dark = format!("dark-{prefix}");
-            push_queue(&mut conn, &dark, &format!("http://{silent_at}/")).await?;
-            for _ in 0..256 {
-                conn.post(&format!("/v1/queues/{dark}/jobs"), br#"{"payload":1}"#).await?;
-            }
-        }
-        let mut conns = vec![conn];
-        for _ in 0..15 {
-            conns.push(Conn::open(server.address, &server.secret).await?);
-        }
-        Ok::<_, Failure>(conns)
-    })?;
-    let began = Instant::now();
-    runtime.block_on(async {
-        let mut tasks = JoinSet::new();
-        let each = jobs / conns.len() as u64;
-        for (lane, mut conn) in conns.drain(..).enumerate() {
-            let prefix = prefix.to_owned();
-            tasks.spawn(async move {
-                for n in 0..each {
-                    let queue = (n * 16 + lane as u64) % queues;
-                    conn.post(&format!("/v1/queues/{prefix}{queue}/jobs"), br#"{"payload":1}"#).await?;
-                }
-                Ok::<_, Failure>(each)
-            });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended.map_err(|e| Failure::Broken(format!("a publisher broke: {e}")))??;
-        }
-        Ok::<_, Failure>(())
-    })?;
-    let published = jobs / 16 * 16;
-    until_handled(&worker, published)?;
-    until_completed(runtime, server, prefix, published)?;
-    Ok(per_second(published, began.elapsed()))
 }

@@ -5,6 +5,7 @@
 mod client;
 mod flows;
 pub(super) mod load;
+mod many;
 mod no_store;
 pub(crate) mod postgres;
 mod rounds;

@@ -13,7 +13,7 @@ use super::super::report::{Figure, Measure};
 use super::super::workload::Workload;
 use super::load::{Load, Numbers};
 use super::server::Server;
-use super::{Plan, flows, load, targets};
+use super::{Plan, flows, load, many, targets};
 use crate::failure::Failure;
 use crate::progress::Progress;
 
@@ -48,8 +48,7 @@ struct Round {
     push: f64,
     pull: f64,
     steady: flows::Steady,
-    dark: f64,
-    bright: f64,
+    many: many::Rates,
 }
 
 /// Runs the plan in `scratch`.
@@ -94,8 +93,8 @@ fn round(plan: &Plan, runtime: &Runtime, dir: &Path, progress: &mut Progress) ->
     let span = Duration::from_secs(plan.steady_seconds);
     let steady = flows::steady(runtime, &server, "steady", STEADY_RATE, span)?;
     progress.set(3);
-    let bright = flows::many_queues(runtime, &server, "bright-", plan.queues, plan.flow, false)?;
-    let dark = flows::many_queues(runtime, &server, "others-", plan.queues, plan.flow, true)?;
+    drop(server);
+    let many = many::rates(runtime, &dir.join("many"), plan.queues, plan.flow)?;
     Ok(Round {
         limit: f64::midpoint(before.per_second(), after.per_second()),
         limit_p99: both(&before, &after, 0.99),
@@ -110,8 +109,7 @@ fn round(plan: &Plan, runtime: &Runtime, dir: &Path, progress: &mut Progress) ->
         push,
         pull,
         steady,
-        dark,
-        bright,
+        many,
     })
 }
 
@@ -179,7 +177,7 @@ impl Rounds {
             Measure::judge(&targets::LATENCY_P50, of(|r| r.steady.p50_ms)),
             Measure::judge(&targets::LATENCY_P99, of(|r| r.steady.p99_ms)),
             Measure::judge(&targets::IDLE_CPU, of(|r| r.steady.cpu)),
-            Measure::judge(&targets::BLACKHOLE, of(|r| r.dark / r.bright)),
+            Measure::judge(&targets::BLACKHOLE, of(|r| r.many.dark / r.many.bright)),
             Measure::judge(&targets::REST, vec![self.rest]),
             Measure::judge(&targets::LOADED, vec![self.loaded]),
             Measure::judge(&targets::BINARY, vec![self.binary]),
@@ -200,8 +198,8 @@ impl Rounds {
             Figure::new("publishes, the store alone", "per second", of(|r| r.store)),
             Figure::new("completed, push", "per second", of(|r| r.push)),
             Figure::new("completed, pull", "per second", of(|r| r.pull)),
-            Figure::new("completed, 1,000 queues", "per second", of(|r| r.bright)),
-            Figure::new("completed, 1,000 queues and a blackhole", "per second", of(|r| r.dark)),
+            Figure::new("completed, 1,000 queues", "per second", of(|r| r.many.bright)),
+            Figure::new("completed, 1,000 queues and a blackhole", "per second", of(|r| r.many.dark)),
         ]
     }
 }

@@ -101,8 +101,8 @@ pub(super) const BLACKHOLE: Target = higher(
     "1,000 queues, one blackholed: the others vs without",
     0.9,
     0.98,
-    "jobs spread over 1,000 push queues, first publish to last completion, with and without one more queue of 256 jobs \
-     whose endpoint never answers",
+    "jobs spread over 1,000 push queues, first publish to last completion: two servers alike, but that one has one more \
+     queue, of 256 jobs whose endpoint never answers; in turns, each first once and last once",
 );
 pub(super) const REST: Target = lower(
     "rss_at_rest",

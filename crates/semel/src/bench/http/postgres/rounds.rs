@@ -140,15 +140,19 @@ fn nodes(
             let load = load::singles_over(runtime, servers, connections, "single", jobs, numbers);
             load.map(|load| load.per_second())
         };
-        let (one, three) = ([server], [server, &second, &third]);
-        let before = over(&one, jobs / 2)?;
-        // All three are warm before anything counts, and have heard of each other that they are busy.
+        // After a rest everything is cold: whoever is measured has been at it for a moment.
+        let half_of_one = || {
+            over(&[server], jobs / 5)?;
+            over(&[server], jobs / 2)
+        };
+        let three = [server, &second, &third];
+        let before = half_of_one()?;
+        // By then all three have heard of each other that they are busy.
         over(&three, jobs)?;
         let rate = over(&three, jobs)?;
         // And the one has heard nothing of the sort for a while.
         std::thread::sleep(plan.rest());
-        let after = over(&one, jobs / 2)?;
-        Ok::<_, Failure>((f64::midpoint(before, after), rate))
+        Ok::<_, Failure>((f64::midpoint(before, half_of_one()?), rate))
     };
     let (one, three) = one_and_three(load::CONNECTIONS, plan.singles)?;
     progress.set(1);
