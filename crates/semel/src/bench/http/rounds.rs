@@ -85,7 +85,7 @@ fn round(plan: &Plan, runtime: &Runtime, dir: &Path, progress: &mut Progress) ->
     progress.start("batches", 2);
     let batch = load::batches(runtime, &server, "batch", load::BATCHERS, plan.batched, &numbers)?;
     let store = store_rate(plan, &dir.join("store"))?;
-    progress.start("end to end", 5);
+    progress.start("end to end", 4);
     let push = flows::push(runtime, &server, "push", plan.flow, &numbers)?;
     progress.set(1);
     let pull = flows::pull(runtime, &server, "pull", plan.flow * 2, &numbers)?;
