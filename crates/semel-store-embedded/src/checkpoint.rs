@@ -45,7 +45,7 @@ impl Shared {
 }
 
 /// The log, as far as is known.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Log {
     /// Pages in it after the last commit.
     pages: u32,

@@ -139,17 +139,25 @@ async fn a_job_that_is_published_at_one_node_wakes_a_poll_at_the_other() {
 #[tokio::test]
 async fn a_node_that_commits_often_is_known_at_the_other_until_it_rests() {
     let two = Two::start().await;
-    let shared_with = || two.b.stage.service.commit.shared_with();
+    let shared_with = |node: &Node| node.stage.service.commit.shared_with();
+    let commits = || two.a.stage.service.commit.commits();
     let busy = async {
         loop {
             two.a.stage.publish("q", None).await;
         }
     };
+    let known = async {
+        until(|| shared_with(&two.b) == 1).await;
+        // By then it would have heard itself, and go on hearing itself while it is busy.
+        let then = commits();
+        until(|| commits() > then + 500).await;
+        until(|| shared_with(&two.a) == 0).await;
+    };
     tokio::select! {
-        () = until(|| shared_with() == 1) => {}
+        () = known => {}
         () = busy => {}
     }
-    until(|| shared_with() == 0).await;
+    until(|| shared_with(&two.b) == 0).await;
     two.stop().await;
 }
 

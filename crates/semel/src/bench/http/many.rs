@@ -32,7 +32,7 @@ pub(super) struct Rates {
     pub(super) dark: f64,
 }
 
-/// Measures two servers that differ in that one queue, in turns: each is first once and last once, so that neither has the
+/// Measures two servers that differ in that one queue, in two pairs: each is first in one of them, so that neither has the
 /// quieter machine or the smaller store.
 pub(super) fn rates(runtime: &Runtime, dir: &Path, queues: u64, jobs: u64) -> Result<Rates, Failure> {
     let mut bright = Crowd::start(runtime, &dir.join("bright"), queues)?;

@@ -102,7 +102,7 @@ pub(super) const BLACKHOLE: Target = higher(
     0.9,
     0.98,
     "jobs spread over 1,000 push queues, first publish to last completion: two servers alike, but that one has one more \
-     queue, of 256 jobs whose endpoint never answers; in turns, each first once and last once",
+     queue, of 256 jobs whose endpoint never answers; in two pairs, each first in one of them",
 );
 pub(super) const REST: Target = lower(
     "rss_at_rest",
