@@ -16,6 +16,9 @@ const OUTAGE_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait for another connection: a server that comes back is noticed within it.
 const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// What the runtime's clock rounds a wait up to.
+const TICK: Duration = Duration::from_millis(1);
+
 /// What is left of a call's patience.
 #[derive(Debug)]
 pub(crate) struct Patience {
@@ -51,7 +54,7 @@ impl Patience {
         let Some(wait) = wait.map(|most| most.mul_f64(rand::rng().random_range(0.5..1.0))) else {
             return false;
         };
-        if Instant::now() + wait >= self.until {
+        if Instant::now() + wait + TICK >= self.until {
             return false;
         }
         sleep(wait).await;
