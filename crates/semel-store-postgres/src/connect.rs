@@ -258,7 +258,8 @@ impl managed::Manager for Maker {
     type Error = Fault;
 
     async fn create(&self) -> Result<Link, Fault> {
-        self.connect_to_primary(drive).await.map(|(link, ())| link)
+        // Most calls find a connection: in a box, or each of them would make room for making one, and move it.
+        Box::pin(self.connect_to_primary(drive)).await.map(|(link, ())| link)
     }
 
     async fn recycle(&self, link: &mut Link, _: &Metrics) -> RecycleResult<Fault> {

@@ -205,3 +205,15 @@ fn only_publishes_that_say_nothing_for_themselves_are_plain() {
     }
     assert!(!plain(&[]));
 }
+
+/// What a call may be in bytes. It is made and moved with every commit.
+const CALL_MAX: usize = 8 * 1024;
+
+#[test]
+fn a_commit_has_no_room_for_what_seldom_happens() {
+    with_store(async |store, _| {
+        let batch = [keyed("second")];
+        let size = size_of_val(&store.apply_batch(&batch));
+        assert!(size <= CALL_MAX, "{size} bytes: does making a connection have a box of its own?");
+    });
+}
