@@ -56,7 +56,7 @@ pub(super) async fn run(service: Arc<Service>, shared: Arc<dyn Shared>, stop: St
         }
         let (then, before) = (looked, commits);
         (looked, commits) = (Instant::now(), service.commit.commits());
-        if is_often(commits - before, looked - then) {
+        if is_often(commits - before, looked - then, service.commit.shared_with()) {
             service.news.outbox.busy(shared.id());
         }
         let since = looked.checked_sub(every * LOOKS).unwrap_or(looked);
@@ -64,8 +64,11 @@ pub(super) async fn run(service: Arc<Service>, shared: Arc<dyn Shared>, stop: St
     }
 }
 
-fn is_often(commits: u64, span: Duration) -> bool {
-    commits > 0 && u128::from(commits) * 1000 >= OFTEN * span.as_millis()
+/// Whether a node that made these commits, beside so many `others` that are busy, commits often. It makes commits as many times as
+/// large for their sake, and fewer: if it fell silent for that they would make smaller ones again.
+fn is_often(commits: u64, span: Duration, others: usize) -> bool {
+    let alone = u128::from(commits).saturating_mul(others as u128 + 1);
+    commits > 0 && alone * 1000 >= OFTEN * span.as_millis()
 }
 
 #[cfg(test)]
@@ -88,8 +91,16 @@ mod tests {
     #[test]
     fn often_is_so_many_a_second() {
         let second = Duration::from_secs(1);
-        assert!(is_often(200, second) && is_often(1, second / 200));
-        assert!(!is_often(199, second) && !is_often(200, 2 * second));
-        assert!(!is_often(0, Duration::ZERO));
+        assert!(is_often(200, second, 0) && is_often(1, second / 200, 0));
+        assert!(!is_often(199, second, 0) && !is_often(200, 2 * second, 0));
+        assert!(!is_often(0, Duration::ZERO, 0));
+    }
+
+    #[test]
+    fn who_makes_larger_commits_for_others_is_as_busy_as_before() {
+        let second = Duration::from_secs(1);
+        assert!(is_often(600, second, 0), "three times as many commits as are often");
+        assert!(is_often(200, second, 2), "the same commands in commits three times as large");
+        assert!(is_often(67, second, 2) && !is_often(66, second, 2));
     }
 }
