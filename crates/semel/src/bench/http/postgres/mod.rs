@@ -4,11 +4,12 @@
 
 mod keys;
 pub(in crate::bench) mod limit;
+mod nodes;
 mod rounds;
 mod targets;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use semel_store::{Clock, SystemClock};
 use serde::Serialize;
@@ -35,37 +36,18 @@ pub(crate) struct Plan {
     pub keys: u64,
     /// Seconds for which an idle node is watched.
     pub idle_seconds: u64,
-    /// Seconds after which a node has forgotten that others were busy: three since they last said so, which they do until a second
-    /// after they were, and it looks once a second.
-    pub rest_seconds: u64,
 }
 
 impl Plan {
     /// The plan that the table is about. A slice takes more than a second: nodes need as long to learn from each other that they
     /// are busy, and what happens in less is as much the machine's mood as the server's.
     pub(crate) fn full() -> Self {
-        Self {
-            runs: 3,
-            singles: 60_000,
-            batched: 60_000,
-            flow: 30_000,
-            keys: FULL_KEYS,
-            idle_seconds: 20,
-            rest_seconds: 6,
-        }
+        Self { runs: 3, singles: 60_000, batched: 60_000, flow: 30_000, keys: FULL_KEYS, idle_seconds: 20 }
     }
 
     /// A plan that takes seconds and proves nothing but that everything works.
     pub(crate) fn quick() -> Self {
-        Self {
-            runs: 1,
-            singles: 1000,
-            batched: 2000,
-            flow: 2000,
-            keys: 10_000,
-            idle_seconds: 2,
-            rest_seconds: 0,
-        }
+        Self { runs: 1, singles: 1000, batched: 2000, flow: 2000, keys: 10_000, idle_seconds: 2 }
     }
 
     /// Disk space the run needs, generously: a key and its job are some 400 bytes with their indexes. The jobs of a round go with
@@ -74,10 +56,6 @@ impl Plan {
         let jobs = 16 * (self.singles + self.batched + self.flow);
         let log = (u64::from(self.runs) * jobs * 2000).min(6 << 30);
         (512 << 20) + log + (self.keys + jobs) * 1000
-    }
-
-    fn rest(&self) -> Duration {
-        Duration::from_secs(self.rest_seconds)
     }
 
     fn about(&self) -> Vec<String> {

@@ -9,6 +9,7 @@ use super::super::load::{self, Numbers};
 use super::super::server::Server;
 use super::super::{flows, runtime};
 use super::limit::{Limit, broken, connect};
+use super::nodes::{self, Nodes};
 use super::{Plan, keys, targets};
 use crate::bench::report::{Figure, Measure};
 use crate::failure::Failure;
@@ -38,6 +39,13 @@ pub(super) struct Rounds {
 /// What one round found.
 #[derive(Debug)]
 struct Round {
+    sql: AgainstSql,
+    nodes: Nodes,
+}
+
+/// One node, and hand-written SQL in the same database.
+#[derive(Debug)]
+struct AgainstSql {
     limit: f64,
     limit_lives: f64,
     single: f64,
@@ -45,19 +53,6 @@ struct Round {
     single_p99: f64,
     batch: f64,
     pull: f64,
-    nodes: Nodes,
-}
-
-/// What one node and three publish.
-#[derive(Debug)]
-struct Nodes {
-    one: f64,
-    /// Three of them share the connections of the one.
-    three: f64,
-    /// Each of three has as many connections as the one.
-    three_loaded: f64,
-    /// The one has all of those.
-    one_loaded: f64,
 }
 
 /// Runs the plan on a cluster of its own.
@@ -68,9 +63,7 @@ pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Rounds, Failur
     let mut rounds = Vec::new();
     for number in 1..=plan.runs {
         progress.note(&format!("round {number} of {}", plan.runs));
-        let name = format!("round{number}");
-        rounds.push(round(plan, &runtime, &database(&cluster, &name)?, progress)?);
-        forget(&cluster, &name)?;
+        rounds.push(round(plan, &runtime, &cluster, progress)?);
     }
     let idle = idle(plan, &runtime, &database(&cluster, "idle")?, progress)?;
     let (empty, full) = full(plan, &runtime, &database(&cluster, "many_keys")?, progress)?;
@@ -78,7 +71,7 @@ pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Rounds, Failur
 }
 
 /// A fresh database.
-fn database(cluster: &Cluster, name: &str) -> Result<String, Failure> {
+pub(super) fn database(cluster: &Cluster, name: &str) -> Result<String, Failure> {
     let made = cluster.sql("postgres", &format!("CREATE DATABASE {name}"));
     made.map_err(|e| Failure::Broken(e.to_string()))?;
     Ok(cluster.url(name))
@@ -86,31 +79,48 @@ fn database(cluster: &Cluster, name: &str) -> Result<String, Failure> {
 
 /// Takes a database away. What one round has written is not to be carried along by the next: after some rounds their pages would
 /// no longer fit into memory, and every round would be slower than the one before.
-fn forget(cluster: &Cluster, name: &str) -> Result<(), Failure> {
+pub(super) fn forget(cluster: &Cluster, name: &str) -> Result<(), Failure> {
     let dropped = cluster.sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"));
     dropped.map(drop).map_err(|e| Failure::Broken(e.to_string()))
 }
 
-fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> Result<Round, Failure> {
+fn round(
+    plan: &Plan,
+    runtime: &Runtime,
+    cluster: &Cluster,
+    progress: &mut Progress,
+) -> Result<Round, Failure> {
     let numbers = Numbers::default();
+    let sql = against_sql(plan, runtime, &database(cluster, "sql")?, &numbers, progress)?;
+    forget(cluster, "sql")?;
+    let nodes = nodes::measure(plan, runtime, cluster, &numbers, progress)?;
+    Ok(Round { sql, nodes })
+}
+
+fn against_sql(
+    plan: &Plan,
+    runtime: &Runtime,
+    url: &str,
+    numbers: &Numbers,
+    progress: &mut Progress,
+) -> Result<AgainstSql, Failure> {
     let (server, limit) = (Server::shared(url)?, Limit::prepare(runtime, url)?);
     progress.start("publishes", 5);
     // Both are warm before anything counts.
-    load::singles(runtime, &server, "single", plan.singles / 10, &numbers)?;
+    load::singles(runtime, &server, "single", plan.singles / 10, numbers)?;
     limit.inserts(runtime, plan.batched / 10)?;
     let before = limit.inserts(runtime, plan.batched / 2)?;
     progress.set(1);
-    let single = load::singles(runtime, &server, "single", plan.singles, &numbers)?;
+    let single = load::singles(runtime, &server, "single", plan.singles, numbers)?;
     progress.set(2);
-    let batch = load::batches(runtime, &server, "batch", load::BATCHERS, plan.batched, &numbers)?;
+    let batch = load::batches(runtime, &server, "batch", load::BATCHERS, plan.batched, numbers)?;
     progress.set(3);
     let after = limit.inserts(runtime, plan.batched / 2)?;
     progress.start("end to end", 2);
     let limit_lives = limit.lives(runtime, plan.flow)?;
     progress.set(1);
-    let pull = flows::pull(runtime, &server, "pull", plan.flow, &numbers)?;
-    let nodes = nodes(plan, runtime, url, &server, &numbers, progress)?;
-    Ok(Round {
+    let pull = flows::pull(runtime, &server, "pull", plan.flow, numbers)?;
+    Ok(AgainstSql {
         limit: f64::midpoint(before, after),
         limit_lives,
         single: single.per_second(),
@@ -118,46 +128,7 @@ fn round(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> 
         single_p99: single.latency_ms(0.99),
         batch: batch.per_second(),
         pull,
-        nodes,
     })
-}
-
-/// One node against three, with 64 connections in all and with as many for each of the three.
-fn nodes(
-    plan: &Plan,
-    runtime: &Runtime,
-    url: &str,
-    server: &Server,
-    numbers: &Numbers,
-    progress: &mut Progress,
-) -> Result<Nodes, Failure> {
-    progress.start("three nodes", 2);
-    let (second, third) = (server.beside(url)?, server.beside(url)?);
-    // What a start brings with it is over by then.
-    std::thread::sleep(plan.rest());
-    let one_and_three = |connections, jobs| {
-        let over = |servers: &[&Server], jobs| {
-            let load = load::singles_over(runtime, servers, connections, "single", jobs, numbers);
-            load.map(|load| load.per_second())
-        };
-        // After a rest everything is cold: whoever is measured has been at it for a moment.
-        let half_of_one = || {
-            over(&[server], jobs / 5)?;
-            over(&[server], jobs / 2)
-        };
-        let three = [server, &second, &third];
-        let before = half_of_one()?;
-        // By then all three have heard of each other that they are busy.
-        over(&three, jobs)?;
-        let rate = over(&three, jobs)?;
-        // And the one has heard nothing of the sort for a while.
-        std::thread::sleep(plan.rest());
-        Ok::<_, Failure>((f64::midpoint(before, half_of_one()?), rate))
-    };
-    let (one, three) = one_and_three(load::CONNECTIONS, plan.singles)?;
-    progress.set(1);
-    let (one_loaded, three_loaded) = one_and_three(3 * load::CONNECTIONS, 2 * plan.singles)?;
-    Ok(Nodes { one, three, one_loaded, three_loaded })
 }
 
 /// Statements per second of a node that has nothing to do.
@@ -204,10 +175,10 @@ impl Rounds {
     pub(super) fn measures(&self) -> Vec<Measure> {
         let of = |take: fn(&Round) -> f64| self.rounds.iter().map(take).collect::<Vec<_>>();
         vec![
-            Measure::judge(&targets::SINGLE, of(|r| r.single / r.limit)),
-            Measure::judge(&targets::BATCHES, of(|r| r.batch / r.limit)),
-            Measure::judge(&targets::PULL, of(|r| r.pull / r.limit_lives)),
-            Measure::judge(&targets::NODES, of(|r| r.nodes.three / r.nodes.one)),
+            Measure::judge(&targets::SINGLE, of(|r| r.sql.single / r.sql.limit)),
+            Measure::judge(&targets::BATCHES, of(|r| r.sql.batch / r.sql.limit)),
+            Measure::judge(&targets::PULL, of(|r| r.sql.pull / r.sql.limit_lives)),
+            Measure::judge(&targets::NODES, of(|r| r.nodes.usual.ratio())),
             Measure::judge(&targets::FULL, vec![self.full / self.empty]),
             Measure::judge(&targets::IDLE, vec![self.idle]),
         ]
@@ -217,27 +188,18 @@ impl Rounds {
     pub(super) fn figures(&self) -> Vec<Figure> {
         let of = |take: fn(&Round) -> f64| self.rounds.iter().map(take).collect::<Vec<_>>();
         vec![
-            Figure::new("inserts, hand-written SQL", "per second", of(|r| r.limit)),
-            Figure::new("lives, hand-written SQL", "per second", of(|r| r.limit_lives)),
-            Figure::new("single publishes", "per second", of(|r| r.single)),
-            Figure::new("ack latency p50", "ms", of(|r| r.single_p50)),
-            Figure::new("ack latency p99", "ms", of(|r| r.single_p99)),
-            Figure::new("batch publishes", "per second", of(|r| r.batch)),
-            Figure::new("completed, pull", "per second", of(|r| r.pull)),
-            Figure::new("64 connections, one node", "per second", of(|r| r.nodes.one)),
-            Figure::new("64 connections, three nodes", "per second", of(|r| r.nodes.three)),
-            Figure::new("192 connections, one node", "per second", of(|r| r.nodes.one_loaded)),
-            Figure::new("192 connections, three nodes", "per second", of(|r| r.nodes.three_loaded)),
-            Figure::new(
-                "192 connections, three against one",
-                "ratio",
-                of(|r| r.nodes.three_loaded / r.nodes.one_loaded),
-            ),
-            Figure::new(
-                "three with 64 connections each, one with 64",
-                "ratio",
-                of(|r| r.nodes.three_loaded / r.nodes.one),
-            ),
+            Figure::new("inserts, hand-written SQL", "per second", of(|r| r.sql.limit)),
+            Figure::new("lives, hand-written SQL", "per second", of(|r| r.sql.limit_lives)),
+            Figure::new("single publishes", "per second", of(|r| r.sql.single)),
+            Figure::new("ack latency p50", "ms", of(|r| r.sql.single_p50)),
+            Figure::new("ack latency p99", "ms", of(|r| r.sql.single_p99)),
+            Figure::new("batch publishes", "per second", of(|r| r.sql.batch)),
+            Figure::new("completed, pull", "per second", of(|r| r.sql.pull)),
+            Figure::new("64 connections, one node", "per second", of(|r| r.nodes.usual.one)),
+            Figure::new("64 connections, three nodes", "per second", of(|r| r.nodes.usual.three)),
+            Figure::new("192 connections, one node", "per second", of(|r| r.nodes.loaded.one)),
+            Figure::new("192 connections, three nodes", "per second", of(|r| r.nodes.loaded.three)),
+            Figure::new("192 connections, three against one", "ratio", of(|r| r.nodes.loaded.ratio())),
             Figure::new("single publishes, empty", "per second", vec![self.empty]),
             Figure::new("single publishes, many keys", "per second", vec![self.full]),
         ]

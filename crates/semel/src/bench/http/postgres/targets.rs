@@ -34,8 +34,9 @@ pub(super) const NODES: Target = higher(
     "three nodes against one, same PostgreSQL",
     1.0,
     1.3,
-    "single publishes over 64 connections, spread over three servers, between two halves of as many that all go to one; other \
-     numbers of connections are among the figures behind it, and are not judged",
+    "single publishes over 64 connections that all go to one server, and over as many spread over three, each side on a database \
+     of its own in the same PostgreSQL, in six slices a round that alternate; 192 connections are among the figures behind it, and \
+     are not judged",
 );
 pub(super) const FULL: Target = higher(
     "full_vs_empty",
