@@ -63,8 +63,9 @@ pub struct Options {
     /// twice the size; but none should wait for long behind one that is stuck. Others that commit to the same store
     /// ([`GroupCommit::share_with`]) make it longer.
     pub stagger: Duration,
-    /// How long after a commit the next waits for callers to come back, if there usually are several. With this set a commit
-    /// also sets out beside another once it has gathered as many commands.
+    /// How long after a commit the next waits for callers to come back, if there usually are several. Others that commit to the
+    /// same store make it longer, up to four times. With this set a commit also sets out beside another once it has gathered as
+    /// many commands.
     pub linger: Duration,
 }
 
@@ -179,7 +180,7 @@ impl GroupCommit {
     }
 
     /// Says how many others commit to the same store, about as often. Each of them has a commit on its way, so this one's second
-    /// would be one too many all the sooner: commits are that many times as far apart, and wait for as many times the callers.
+    /// would be one too many all the sooner: commits are that many times as far apart, and wait longer for as many times the callers.
     pub fn share_with(&self, others: usize) {
         self.desk.line.others.store(u32::try_from(others).unwrap_or(u32::MAX), Ordering::Relaxed);
     }
@@ -362,10 +363,11 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..BATCHES_PER_TURN {
-            let before = self.on_their_way.len();
+            let (before, commands) = (self.on_their_way.len(), self.commands_on_their_way());
             self.on_their_way.retain_mut(|commit| commit.course.as_mut().poll(cx).is_pending());
             if self.on_their_way.len() < before {
-                self.gathering.answered();
+                let known = commands + self.line.queue.waiting();
+                self.gathering.answered(known);
             }
             if self.on_their_way.len() >= self.line.options.in_flight || self.is_too_soon(cx) {
                 return Poll::Pending;
@@ -408,11 +410,15 @@ impl Driver {
         first.is_some() && self.on_their_way.iter().any(|commit| commit.parcel == first)
     }
 
+    fn commands_on_their_way(&self) -> usize {
+        self.on_their_way.iter().map(|commit| commit.commands).sum()
+    }
+
     /// Whether the next commit waits: for callers to come back, or beside another that has set out recently, until that is
     /// through, time has passed, or enough have gathered. One that is full gains nothing by waiting.
     fn is_too_soon(&mut self, cx: &mut Context<'_>) -> bool {
         let queue = &self.line.queue;
-        let others: usize = self.on_their_way.iter().map(|commit| commit.commands).sum();
+        let others = self.commands_on_their_way();
         if others == 0 {
             self.company = None;
             return self.gathering.is_under_way(cx, queue);
