@@ -63,6 +63,10 @@ fn heavy_power_cut() {
     assert_eq!(report.verdict(), Verdict::Holds, "seed {seed}: {report}");
 }
 
+/// How often the power is cut until a store that does not sync has lost something. The kernel writes by itself, too, and more so
+/// while others keep the disk busy: one cut once took nothing.
+const CUTS_MAX: usize = 5;
+
 /// The broken build of this test: a store that does not sync must be caught, or the cut is none.
 #[test]
 fn heavy_power_cut_catches_a_store_that_does_not_sync() {
@@ -74,7 +78,10 @@ fn heavy_power_cut_catches_a_store_that_does_not_sync() {
     let mut campaign = Campaign::new(&disk.path().join("store"), 1);
     // A first round that syncs: then there is a store to lose something from.
     assert_eq!(round(&mut campaign, &mut disk, 200, &[]).count, 0);
-    let report = round(&mut campaign, &mut disk, 200, &["--no-sync"]);
-    println!("{report}");
-    assert_eq!(report.verdict(), Verdict::Broken, "{report}");
+    let caught = (0..CUTS_MAX).any(|_| {
+        let report = round(&mut campaign, &mut disk, 200, &["--no-sync"]);
+        println!("{report}");
+        report.verdict() == Verdict::Broken
+    });
+    assert!(caught, "nothing was lost in {CUTS_MAX} cuts");
 }
