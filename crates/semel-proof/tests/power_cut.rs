@@ -65,7 +65,7 @@ fn heavy_power_cut() {
 
 /// How often the power is cut until a store that does not sync has lost something. The kernel writes by itself, too, and more so
 /// while others keep the disk busy: one cut once took nothing.
-const CUTS_MAX: usize = 2;
+const CUTS_MAX: usize = 5;
 
 /// The broken build of this test: a store that does not sync must be caught, or the cut is none.
 #[test]
