@@ -60,8 +60,9 @@ impl Disk {
         self.mount()
     }
 
+    /// Cuts the power: nothing reaches the disk any more, whoever has a file open.
     #[expect(unsafe_code, reason = "there is no safe form of an ioctl that takes a number by reference")]
-    fn cut(&self) -> io::Result<()> {
+    pub fn cut(&self) -> io::Result<()> {
         let root = File::open(&self.mount)?;
         // SAFETY: the opcode takes a pointer to a 32-bit number, which `Setter` passes and the kernel only reads; it keeps
         // no reference to it, and no memory of this process depends on the file system that it stops.
