@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{codes, finding, publish, settle};
+use super::{codes, finding, publish, settle, until_told_of};
 use crate::kit::{Worker, World, answer, scenarios, secs};
 
 scenarios!(deliveries_that_end_badly_are_told_of, an_endpoint_that_always_fails_is_told_of,);
@@ -36,6 +36,8 @@ async fn deliveries_that_end_badly_are_told_of(world: &World) {
     world.advance(secs(20));
     settle(world, &leased, &json!({ "action": "ack" })).await;
     world.until_queue("expiring", |queue| queue["counts"]["processing"] == 0).await;
+    // The store shows what a commit did a moment before the server has read its answers, which are what advice is made of.
+    until_told_of(world, "expiring", "leases_expiring").await;
 
     let storm = finding(world, "storm", "retry_storm", &["breaker", "retry.base to 2 seconds"]).await;
     assert_eq!((&storm["evidence"]["failed"], &storm["evidence"]["done"]), (&json!(24), &json!(6)));
@@ -64,6 +66,7 @@ async fn an_endpoint_that_always_fails_is_told_of(world: &World) {
     publish(world, "hooks", orders(0..10)).await;
     publish(world, "broken", orders(20..30)).await;
     world.until_queue("hooks", |queue| queue["counts"]["dead"] == 10).await;
+    until_told_of(world, "hooks", "endpoint_failing").await;
     let failing = finding(world, "hooks", "endpoint_failing", &["delivery.url", "breaker", "pause"]).await;
     assert_eq!(
         (&failing["severity"], &failing["evidence"]["url"]),

@@ -11,7 +11,7 @@ mod store;
 
 use serde_json::{Value, json};
 
-use crate::kit::World;
+use crate::kit::{World, eventually, within};
 
 /// What the server advises. Whether its machine's disk is quick is not what these scenarios are about.
 async fn advice(world: &World) -> Vec<Value> {
@@ -28,6 +28,12 @@ async fn codes(world: &World) -> Vec<(String, String)> {
         advice(world).await.iter().map(|finding| (text(&finding["queue"]), text(&finding["code"]))).collect();
     found.sort();
     found
+}
+
+/// Waits until this is found.
+async fn until_told_of(world: &World, queue: &str, code: &str) {
+    let wanted = (queue.to_owned(), code.to_owned());
+    within(eventually(async || codes(world).await.contains(&wanted).then_some(()))).await;
 }
 
 /// The one finding of this code. It must be complete, and its remedy must name these words.
