@@ -63,9 +63,9 @@ pub struct Options {
     /// twice the size; but none should wait for long behind one that is stuck. Others that commit to the same store
     /// ([`GroupCommit::share_with`]) make it longer.
     pub stagger: Duration,
-    /// How long after a commit the next waits for callers to come back, if there usually are several. Others that commit to the
-    /// same store make it longer, up to four times. With this set a commit also sets out beside another once it has gathered as
-    /// many commands.
+    /// How long after a commit the next waits for callers to come back, if there are some, but not many. Where others commit to
+    /// the same store many are waited for, too, up to four times as long, and a commit sets out beside another once it has
+    /// gathered as many commands.
     pub linger: Duration,
 }
 

@@ -5,6 +5,9 @@
 //! next waits until as many are there as there usually are. How many that is shows by itself: if more come it is more, if time
 //! runs out it is those who are there. Then some of them are in one commit while the others wait for the next, in turns: so where
 //! there are more than usual, all of them are waited for now and then, ever more rarely while they do not come.
+//!
+//! That is so for few callers, and where several nodes commit to one database. Of the many callers of a node alone nobody is waited
+//! for: while some are in a commit the others are answered, come back and make the next, and each part has always something to do.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,10 +17,17 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::batcher::Batcher;
 
-/// More than these are not waited for, where nobody else commits. A larger commit is cheaper per command, but while it is flushed
-/// nobody has anything to do: two commits on their way and a third that gathers keep two cores busy. With 64 callers 22 gave more
-/// than 16, 18, 26 and 32, and more than three of 21 on their way.
+/// Where nobody else commits, all callers are waited for up to so many, and none of more. A commit of all costs less, but while it is
+/// flushed nobody has anything to do. With 8 callers waiting gave an eighth more; with 16 and 32, not waiting gave a fifth more, and
+/// with 64 a twentieth.
+const ALL_OF: usize = 12;
+
+/// Where others commit, too, more than these are not waited for, times as many as there are who commit: each of them has a commit on
+/// its way, and is a part of all callers already.
 const WORTH_A_COMMIT: usize = 22;
+
+/// Those who are known are forgotten by this part with each commit that does not show them: not all can be seen at every moment.
+const FORGOTTEN: usize = 16;
 
 /// Fewer than these are not waited for: whoever sends one command after the other is answered at once.
 const FEW: usize = 4;
@@ -38,13 +48,11 @@ const PATIENCE_MAX: u32 = 4;
 pub(super) struct Gathering {
     /// How long they are waited for where nobody else commits; zero if they are not.
     span: Duration,
-    /// How many times as long they are.
-    patience: u32,
-    /// More than these are not waited for.
-    worth: usize,
+    /// How many commit to the same store, this one included.
+    sharers: usize,
     /// How many there usually are.
     usual: usize,
-    /// How many there are: whoever was in a commit or waited for one when the last was answered.
+    /// How many there are: whoever was in a commit or waited for one when the last few were answered.
     known: usize,
     /// How many commits in a row were as large.
     content: u32,
@@ -61,8 +69,7 @@ impl Gathering {
     pub(super) fn new(span: Duration) -> Self {
         Self {
             span,
-            patience: 1,
-            worth: WORTH_A_COMMIT,
+            sharers: 1,
             usual: 1,
             known: 0,
             content: 0,
@@ -76,17 +83,29 @@ impl Gathering {
     /// Says how many commit to the same store, this one included. Each has commits on their way, and more of them at once only
     /// get into each other's way: so that there are no more in all, each is as many times as large.
     pub(super) fn share_among(&mut self, sharers: usize) {
-        let sharers = sharers.max(1);
-        self.patience = u32::try_from(sharers).unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX);
-        self.worth = WORTH_A_COMMIT.saturating_mul(sharers);
-        self.usual = self.usual.min(self.worth);
+        self.sharers = sharers.max(1);
+        self.usual = self.usual.min(self.worth());
+    }
+
+    /// More than these are not waited for.
+    fn worth(&self) -> usize {
+        match self.sharers {
+            1 if self.known > ALL_OF => 0,
+            1 => ALL_OF,
+            sharers => WORTH_A_COMMIT.saturating_mul(sharers),
+        }
+    }
+
+    fn patience(&self) -> u32 {
+        u32::try_from(self.sharers).unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX)
     }
 
     /// Notes that callers have been answered, of so many that are known.
     pub(super) fn answered(&mut self, known: usize) {
-        self.known = known;
+        self.known = known.max(self.known - self.known.div_ceil(FORGOTTEN));
+        self.usual = self.usual.min(self.worth());
         if self.usual >= FEW && !self.span.is_zero() {
-            self.until = Some(Instant::now() + self.span * self.patience);
+            self.until = Some(Instant::now() + self.span * self.patience());
             self.timer = None;
         }
     }
@@ -101,8 +120,8 @@ impl Gathering {
             self.content_for = CONTENT_FOR;
         }
         self.content += 1;
-        self.usual = commands.min(self.worth);
-        let all = self.known.min(self.worth);
+        self.usual = commands.min(self.worth());
+        let all = self.known.min(self.worth());
         if self.content >= self.content_for && (FEW..all).contains(&self.usual) {
             self.content = 0;
             self.usual = all;
@@ -122,9 +141,9 @@ impl Gathering {
     }
 
     /// For how many commands a commit sets out although `others` are on their way: as many as those, and not a small one. None
-    /// if it never does.
+    /// if it never does: a node alone has one commit after the other, as long as none of them takes long.
     pub(super) fn beside(&self, others: usize) -> Option<usize> {
-        (!self.span.is_zero()).then(|| others.max(self.worth))
+        (self.sharers > 1 && !self.span.is_zero()).then(|| others.max(self.worth()))
     }
 
     /// Whether the next commit waits still.
@@ -159,18 +178,49 @@ mod tests {
 
     #[test]
     fn all_there_are_are_waited_for_now_and_then_and_never_too_many() {
-        let mut gathering = among(12);
+        let mut gathering = among(ALL_OF);
         (1..CONTENT_FOR).for_each(|_| gathering.sets_out(8));
         assert_eq!(gathering.usual, 8);
         gathering.sets_out(8);
-        assert_eq!(gathering.usual, 12);
+        assert_eq!(gathering.usual, ALL_OF);
         gathering.sets_out(9);
-        assert_eq!(gathering.usual, 12, "fewer came for another reason");
-        gathering.sets_out(1000);
-        assert_eq!(gathering.usual, WORTH_A_COMMIT);
-        let mut many = among(1000);
-        (0..CONTENT_FOR).for_each(|_| many.sets_out(8));
-        assert_eq!(many.usual, WORTH_A_COMMIT);
+        assert_eq!(gathering.usual, ALL_OF, "fewer came for another reason");
+        let mut shared = among(1000);
+        shared.share_among(2);
+        (0..CONTENT_FOR).for_each(|_| shared.sets_out(8));
+        assert_eq!(shared.usual, 2 * WORTH_A_COMMIT);
+    }
+
+    #[test]
+    fn of_many_callers_a_node_alone_waits_for_nobody() {
+        let mut gathering = among(ALL_OF);
+        gathering.sets_out(ALL_OF);
+        gathering.answered(ALL_OF);
+        assert_eq!((gathering.usual, gathering.until.is_some()), (ALL_OF, true));
+        gathering.answered(ALL_OF + 1);
+        gathering.sets_out(8);
+        gathering.answered(ALL_OF + 1);
+        assert_eq!((gathering.usual, gathering.until, gathering.beside(1)), (0, None, None));
+        gathering.share_among(2);
+        gathering.sets_out(8);
+        gathering.answered(ALL_OF + 1);
+        assert!(gathering.until.is_some(), "beside another it does");
+        assert_eq!(gathering.beside(1), Some(2 * WORTH_A_COMMIT));
+    }
+
+    #[test]
+    fn callers_who_are_not_seen_are_forgotten_little_by_little_and_the_rest_waited_for_again() {
+        let mut gathering = among(64);
+        gathering.sets_out(64);
+        gathering.answered(32);
+        assert_eq!(gathering.known, 60, "the others may just be on their way back");
+        while gathering.known > 8 {
+            gathering.answered(8);
+            gathering.sets_out(8);
+        }
+        assert!((8..=ALL_OF).contains(&gathering.usual), "{}", gathering.usual);
+        (0..8).for_each(|_| gathering.answered(0));
+        assert_eq!(gathering.known, 0, "at least one each time");
     }
 
     #[test]
@@ -221,7 +271,7 @@ mod tests {
         assert_eq!(gathering.usual, 3 * WORTH_A_COMMIT);
         assert_eq!(gathering.beside(1), Some(3 * WORTH_A_COMMIT));
         gathering.share_among(1);
-        assert_eq!((gathering.usual, gathering.beside(1)), (WORTH_A_COMMIT, Some(WORTH_A_COMMIT)));
+        assert_eq!((gathering.usual, gathering.beside(1)), (ALL_OF, None));
     }
 
     #[tokio::test(start_paused = true)]

@@ -195,20 +195,42 @@ async fn whoever_sends_one_after_the_other_is_answered_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_sets_out_beside_another_once_it_is_as_large() {
+async fn among_several_a_commit_sets_out_beside_another_once_it_is_as_large() {
     let (commit, gate, _driver) = Gate::start(lingering(Duration::from_millis(1)));
-    let first = crowd(&commit, 0..40);
+    commit.share_with(1);
+    let first = crowd(&commit, 0..50);
     gate.reached_by(1).await;
-    let second = crowd(&commit, 100..139);
+    let second = crowd(&commit, 100..149);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(gate.batches().len(), 1, "the first has forty");
-    let last = submit(&commit, 139);
+    assert_eq!(gate.batches().len(), 1, "the first has fifty");
+    let last = submit(&commit, 149);
     gate.reached_by(2).await;
-    assert_eq!(gate.batches()[1].len(), 40);
+    assert_eq!(gate.batches()[1].len(), 50);
     gate.let_through(2);
     all_answered(first).await;
     all_answered(second).await;
     all_answered(vec![last]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_callers_of_one_alone_are_not_waited_for_and_make_one_commit_after_the_other() {
+    let (commit, gate, _driver) = Gate::start(lingering(Duration::from_secs(3600)));
+    let first = crowd(&commit, 0..30);
+    gate.reached_by(1).await;
+    let second = crowd(&commit, 100..135);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(gate.batches().len(), 1, "none beside the first, however many wait");
+    gate.let_through(1);
+    all_answered(first).await;
+    gate.reached_by(2).await;
+    assert_eq!(gate.batches()[1].len(), 35);
+    let few = crowd(&commit, 200..203);
+    gate.let_through(2);
+    all_answered(second).await;
+    // Time does not go on for those who wait.
+    let before = tokio::time::Instant::now();
+    all_answered(few).await;
+    assert_eq!(before.elapsed(), Duration::ZERO, "three of many set out at once");
 }
 
 #[tokio::test]
