@@ -19,8 +19,12 @@ use crate::stop::Stop;
 /// quarter of a millisecond.
 const OFTEN: u128 = 200;
 
+/// A node that becomes busy says so at the next look, and again after so many. Each word is a statement to the database; looks are
+/// not, so there may be many: until the others know, all of them make small commits.
+const SAID_EVERY: u32 = 10;
+
 /// For how many looks a node that said it is busy is taken to be. One word may be late, or lost.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 3 * SAID_EVERY;
 
 /// The other nodes that are busy, and when they last said so.
 #[derive(Debug, Default)]
@@ -49,6 +53,7 @@ impl Crowd {
 pub(super) async fn run(service: Arc<Service>, shared: Arc<dyn Shared>, stop: Stop) {
     let every = service.options.pace.crowd;
     let (mut looked, mut commits) = (Instant::now(), service.commit.commits());
+    let mut word = Word::default();
     while !stop.is_stopped() {
         tokio::select! {
             () = stop.stopped() => break,
@@ -56,11 +61,30 @@ pub(super) async fn run(service: Arc<Service>, shared: Arc<dyn Shared>, stop: St
         }
         let (then, before) = (looked, commits);
         (looked, commits) = (Instant::now(), service.commit.commits());
-        if is_often(commits - before, looked - then, service.commit.shared_with()) {
+        if word.is_due(is_often(commits - before, looked - then, service.commit.shared_with())) {
             service.news.outbox.busy(shared.id());
         }
         let since = looked.checked_sub(every * LOOKS).unwrap_or(looked);
         service.commit.share_with(service.peers.crowd.count(since));
+    }
+}
+
+/// When a node last said that it is busy.
+#[derive(Debug, Default)]
+struct Word {
+    /// For how many more looks it need not be said.
+    holds: u32,
+}
+
+impl Word {
+    /// Whether to say it at this look.
+    fn is_due(&mut self, busy: bool) -> bool {
+        self.holds = self.holds.saturating_sub(1);
+        let due = busy && self.holds == 0;
+        if due {
+            self.holds = SAID_EVERY;
+        }
+        due
     }
 }
 
@@ -86,6 +110,17 @@ mod tests {
         assert_eq!(crowd.count(long_ago), 2);
         assert_eq!(crowd.count(Instant::now()), 1);
         assert_eq!(crowd.count(long_ago), 1, "whom it forgot it forgot");
+    }
+
+    #[test]
+    fn who_becomes_busy_says_so_at_once_and_then_once_in_a_while() {
+        let mut word = Word::default();
+        assert!(!word.is_due(false));
+        let said = (0..2 * SAID_EVERY).filter(|_| word.is_due(true)).count();
+        assert_eq!(said, 2, "at the first look, and again when the word is old");
+        assert!((0..SAID_EVERY).all(|_| !word.is_due(false)), "who rests says nothing");
+        assert!(word.is_due(true), "and then at once");
+        assert!(!word.is_due(false) && !word.is_due(true), "a short rest makes no new word");
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Default for Pace {
             sweep: Duration::from_secs(15),
             sweep_deaf: Duration::from_secs(1),
             gather: Duration::from_millis(20),
-            crowd: Duration::from_secs(1),
+            crowd: Duration::from_millis(100),
         }
     }
 }
