@@ -12,20 +12,22 @@ use semel_proof::settings;
 use crate::kit::pause::{Sign, pass};
 use crate::stage::{DATABASE, Stage};
 
-/// One statement in thirty, and one commit in fifty, is answered with an error that says: try again.
-const STUMBLE: &str = "
-    CREATE FUNCTION public.stumble() RETURNS trigger LANGUAGE plpgsql AS $$
+/// One statement in thirty, and one commit in fifty, is answered with an error that says: try again. A transaction each: together
+/// they would hold one table while they wait for the other, which nodes at work use in the other order.
+const STUMBLE: [&str; 3] = [
+    "CREATE FUNCTION public.stumble() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF random() < tg_argv[0]::float THEN
             RAISE EXCEPTION 'stumbled on purpose'
                   USING ERRCODE = (ARRAY['40001', '40P01', '55P03'])[1 + floor(random() * 3)::int];
         END IF;
         RETURN NULL;
-    END $$;
-    CREATE TRIGGER stumble AFTER INSERT OR UPDATE OR DELETE ON semel.live
-        FOR EACH STATEMENT EXECUTE FUNCTION public.stumble(0.03);
-    CREATE CONSTRAINT TRIGGER stumble_at_commit AFTER INSERT ON semel.tally
-        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.stumble(0.02)";
+    END $$",
+    "CREATE TRIGGER stumble AFTER INSERT OR UPDATE OR DELETE ON semel.live
+        FOR EACH STATEMENT EXECUTE FUNCTION public.stumble(0.03)",
+    "CREATE CONSTRAINT TRIGGER stumble_at_commit AFTER INSERT ON semel.tally
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.stumble(0.02)",
+];
 
 /// No more of it.
 const WALK: &str = "
@@ -48,7 +50,7 @@ fn heavy_nodes_whose_transactions_collide() {
     let stage = Stage::on(&cluster);
     let traffic = stage.traffic();
     stage.wait_for_work(100);
-    cluster.sql(DATABASE, STUMBLE).unwrap();
+    sql_at(&cluster.url(DATABASE), &STUMBLE).unwrap();
     let over = Arc::new(Sign::default());
     let opponent = {
         let (over, url) = (Arc::clone(&over), cluster.url(DATABASE));

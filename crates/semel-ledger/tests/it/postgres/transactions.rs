@@ -42,6 +42,20 @@ async fn ended(ledger: &Ledger<Tokio>, client: &mut Client) -> Verdict<u64> {
     panic!("the transaction of a connection that is gone did not end")
 }
 
+/// Waits until PostgreSQL has ended the transactions of connections that were given up: until then they hold the key, and the next
+/// one is told that somebody is at it.
+async fn undisturbed(direct: &Client) {
+    let open = "SELECT count(*) FROM pg_stat_activity
+                WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL";
+    for _ in 0..1000 {
+        if direct.query_one(open, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the transaction of a connection that is gone did not end")
+}
+
 async fn rows(client: &Client) -> i64 {
     client.query_one("SELECT count(*) FROM charge", &[]).await.unwrap().get(0)
 }
@@ -223,6 +237,7 @@ async fn a_commit_that_is_not_confirmed_is_found_out_with_the_same_key() {
     let ledger = ledger(store);
     // Committed or not: one effect in the end.
     for (trap, applied) in [(Trap::commit_lost(), true), (Trap::commit_answer_lost(), false)] {
+        undisturbed(&direct).await;
         direct.batch_execute("DELETE FROM semel_ledger.entry; DELETE FROM charge").await.unwrap();
         let mut client = client(&url).await;
         proxy.cut_when(trap);
@@ -233,6 +248,7 @@ async fn a_commit_that_is_not_confirmed_is_found_out_with_the_same_key() {
         assert_eq!(verdict.is_applied(), applied, "{verdict:?}");
         assert_eq!(rows(&direct).await, 1);
     }
+    undisturbed(&direct).await;
     direct.batch_execute("DELETE FROM semel_ledger.entry; DELETE FROM charge").await.unwrap();
     proxy.cut_when(Trap::commit_answer_lost());
     let effect = async |connection: &mut PgConnection| -> Result<u64, sqlx::Error> {
