@@ -104,6 +104,14 @@ impl Cluster {
         self.home.path()
     }
 
+    /// The server's processes: the postmaster and all it has forked. None, if it is stopped.
+    pub fn processes(&self) -> Result<Vec<u32>, Error> {
+        let Some(server) = &self.server else { return Ok(Vec::new()) };
+        let mut all = processes::children(server.id())?;
+        all.push(server.id());
+        Ok(all)
+    }
+
     /// The end of what the server wrote.
     pub fn log(&self) -> String {
         self.home.log_tail()

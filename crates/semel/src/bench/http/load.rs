@@ -64,12 +64,32 @@ fn batch_body(first: u64) -> String {
 }
 
 /// Numbers that no other publish of this run has.
-#[derive(Debug, Clone, Default)]
-pub(in crate::bench) struct Numbers(Arc<AtomicU64>);
+#[derive(Debug, Clone)]
+pub(in crate::bench) struct Numbers {
+    next: Arc<AtomicU64>,
+    /// What single ones are multiplied with.
+    factor: u64,
+}
+
+/// An odd number, so that the products of all numbers below 2^64 with it are as different as they are, and 2^64 by the golden
+/// ratio, so that the next product is far from the last.
+const SCATTER: u64 = 11_400_714_819_323_198_485;
+
+impl Default for Numbers {
+    /// One after the other, from the first.
+    fn default() -> Self {
+        Self { next: Arc::default(), factor: 1 }
+    }
+}
 
 impl Numbers {
+    /// Numbers that are in no order, as the keys of most senders are: the `first` one, the one after it and so on, multiplied.
+    pub(super) fn scattered(first: u64) -> Self {
+        Self { next: Arc::new(AtomicU64::new(first)), factor: SCATTER }
+    }
+
     pub(super) fn take(&self, count: u64) -> u64 {
-        self.0.fetch_add(count, Ordering::Relaxed)
+        self.next.fetch_add(count, Ordering::Relaxed).wrapping_mul(self.factor)
     }
 }
 
@@ -232,6 +252,17 @@ mod tests {
             assert!(pin!(publishing).poll(&mut Context::from_waker(Waker::noop())).is_pending());
             assert!(singly.request.ends_with(publish_body(number).as_bytes()));
         }
+    }
+
+    #[test]
+    fn scattered_numbers_are_far_from_each_other_and_none_comes_twice() {
+        let numbers = Numbers::scattered(5);
+        let mut taken: Vec<u64> = (0..1000).map(|_| numbers.take(1)).collect();
+        assert!(taken.windows(2).all(|pair| pair[0].abs_diff(pair[1]) > u64::MAX / 4));
+        assert_eq!(taken[1], 6_u64.wrapping_mul(SCATTER));
+        taken.sort_unstable();
+        taken.dedup();
+        assert_eq!(taken.len(), 1000);
     }
 
     #[test]

@@ -66,15 +66,20 @@ impl Server {
         Ok(Self { kin, address: ready.address, secret: ready.secret })
     }
 
+    /// Its process.
+    pub(super) fn pid(&self) -> u32 {
+        self.kin.pid()
+    }
+
     /// Processor time so far.
     pub(super) fn cpu(&self) -> Duration {
-        procfs::cpu_of(self.kin.pid()).unwrap_or_default()
+        procfs::cpu_of(self.pid()).unwrap_or_default()
     }
 
     /// Resident memory in bytes.
     pub(super) fn memory(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "memory is below 2^52 bytes")]
-        procfs::memory_of(self.kin.pid()).map_or(f64::NAN, |memory| memory.resident as f64)
+        procfs::memory_of(self.pid()).map_or(f64::NAN, |memory| memory.resident as f64)
     }
 
     /// Commits so far, each of which ends with one flush of the log.

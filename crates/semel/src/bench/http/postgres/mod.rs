@@ -6,7 +6,9 @@ mod keys;
 pub(in crate::bench) mod limit;
 mod nodes;
 mod rounds;
+mod spent;
 mod targets;
+mod turns;
 
 use std::path::Path;
 use std::time::Instant;

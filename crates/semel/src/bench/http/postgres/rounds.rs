@@ -10,7 +10,8 @@ use super::super::server::Server;
 use super::super::{flows, runtime};
 use super::limit::{Limit, broken, connect};
 use super::nodes::{self, Nodes};
-use super::{Plan, keys, targets};
+use super::turns::{Pair, Side};
+use super::{Plan, keys, spent, targets};
 use crate::bench::report::{Figure, Measure};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -32,8 +33,7 @@ const IDLE_QUEUES: u32 = 10;
 pub(super) struct Rounds {
     rounds: Vec<Round>,
     idle: f64,
-    empty: f64,
-    full: f64,
+    keys: Pair,
 }
 
 /// What one round found.
@@ -66,8 +66,8 @@ pub(super) fn run(plan: &Plan, progress: &mut Progress) -> Result<Rounds, Failur
         rounds.push(round(plan, &runtime, &cluster, progress)?);
     }
     let idle = idle(plan, &runtime, &database(&cluster, "idle")?, progress)?;
-    let (empty, full) = full(plan, &runtime, &database(&cluster, "many_keys")?, progress)?;
-    Ok(Rounds { rounds, idle, empty, full })
+    let keys = keys::measure(plan, &runtime, &cluster, progress)?;
+    Ok(Rounds { rounds, idle, keys })
 }
 
 /// A fresh database.
@@ -156,20 +156,6 @@ fn idle(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> R
     })
 }
 
-/// Publishes per second on an empty store, and on the same one with many keys.
-fn full(plan: &Plan, runtime: &Runtime, url: &str, progress: &mut Progress) -> Result<(f64, f64), Failure> {
-    let server = Server::shared(url)?;
-    let numbers = Numbers::default();
-    let singles = |jobs| load::singles(runtime, &server, "keyed", jobs, &numbers);
-    singles(plan.singles / 10)?;
-    let empty = singles(plan.singles)?.per_second();
-    keys::fill(runtime, url, plan.keys, progress)?;
-    // The first publish to touch a page after a checkpoint logs the whole page, once until the next checkpoint in minutes. The
-    // keys end with a checkpoint: this many more touch nearly every page of theirs.
-    singles((plan.keys / 50).max(plan.singles / 10))?;
-    Ok((empty, singles(plan.singles)?.per_second()))
-}
-
 impl Rounds {
     /// The table.
     pub(super) fn measures(&self) -> Vec<Measure> {
@@ -179,7 +165,7 @@ impl Rounds {
             Measure::judge(&targets::BATCHES, of(|r| r.sql.batch / r.sql.limit)),
             Measure::judge(&targets::PULL, of(|r| r.sql.pull / r.sql.limit_lives)),
             Measure::judge(&targets::NODES, of(|r| r.nodes.usual.ratio())),
-            Measure::judge(&targets::FULL, vec![self.full / self.empty]),
+            Measure::judge(&targets::FULL, vec![self.keys.ratio()]),
             Measure::judge(&targets::IDLE, vec![self.idle]),
         ]
     }
@@ -187,7 +173,7 @@ impl Rounds {
     /// What is behind it.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let of = |take: fn(&Round) -> f64| self.rounds.iter().map(take).collect::<Vec<_>>();
-        vec![
+        let mut figures = vec![
             Figure::new("inserts, hand-written SQL", "per second", of(|r| r.sql.limit)),
             Figure::new("lives, hand-written SQL", "per second", of(|r| r.sql.limit_lives)),
             Figure::new("single publishes", "per second", of(|r| r.sql.single)),
@@ -195,13 +181,39 @@ impl Rounds {
             Figure::new("ack latency p99", "ms", of(|r| r.sql.single_p99)),
             Figure::new("batch publishes", "per second", of(|r| r.sql.batch)),
             Figure::new("completed, pull", "per second", of(|r| r.sql.pull)),
-            Figure::new("64 connections, one node", "per second", of(|r| r.nodes.usual.one)),
-            Figure::new("64 connections, three nodes", "per second", of(|r| r.nodes.usual.three)),
-            Figure::new("192 connections, one node", "per second", of(|r| r.nodes.loaded.one)),
-            Figure::new("192 connections, three nodes", "per second", of(|r| r.nodes.loaded.three)),
+            Figure::new("64 connections, one node", "per second", of(|r| r.nodes.usual.rate(Side::Base))),
+            Figure::new("64 connections, three nodes", "per second", of(|r| r.nodes.usual.rate(Side::Other))),
+            Figure::new("192 connections, one node", "per second", of(|r| r.nodes.loaded.rate(Side::Base))),
+            Figure::new(
+                "192 connections, three nodes",
+                "per second",
+                of(|r| r.nodes.loaded.rate(Side::Other)),
+            ),
             Figure::new("192 connections, three against one", "ratio", of(|r| r.nodes.loaded.ratio())),
-            Figure::new("single publishes, empty", "per second", vec![self.empty]),
-            Figure::new("single publishes, many keys", "per second", vec![self.full]),
-        ]
+            Figure::new("single publishes, empty", "per second", vec![self.keys.rate(Side::Base)]),
+            Figure::new("single publishes, many keys", "per second", vec![self.keys.rate(Side::Other)]),
+        ];
+        figures.extend(self.spent());
+        figures
+    }
+
+    /// Where the time of a publish goes, with one node and with three, 64 connections on both sides.
+    fn spent(&self) -> Vec<Figure> {
+        let of = |side| self.rounds.iter().map(|r| r.nodes.usual.spent(side)).collect::<Vec<_>>();
+        let one = [
+            "one node: the node",
+            "one node: PostgreSQL",
+            "one node: the client",
+            "one node: cores idle",
+            "one node: waits for a core",
+        ];
+        let three = [
+            "three nodes: the nodes",
+            "three nodes: PostgreSQL",
+            "three nodes: the client",
+            "three nodes: cores idle",
+            "three nodes: waits for a core",
+        ];
+        [spent::figures(one, &of(Side::Base)), spent::figures(three, &of(Side::Other))].concat()
     }
 }

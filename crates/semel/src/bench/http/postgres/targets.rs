@@ -43,8 +43,9 @@ pub(super) const FULL: Target = higher(
     "publishes/s with many keys present against empty",
     0.7,
     0.9,
-    "single publishes before and after the keys were put there, past the checkpoint that this ends with; 10,000,000 keys unless \
-     the plan says otherwise",
+    "single publishes on an empty store and on one with so many keys, a node and a database each on the same PostgreSQL, in six slices \
+     that alternate, keys in no order, past the checkpoint that filling them in ends with; 10,000,000 keys unless the plan says \
+     otherwise",
 );
 pub(super) const IDLE: Target = Target {
     id: "idle_statements",
