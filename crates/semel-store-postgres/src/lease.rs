@@ -5,11 +5,13 @@
 //! queue is locked, the gate read, and what it allows is taken.
 
 mod held;
+mod mark;
 mod next;
 mod statements;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use semel_core::ids::JobId;
 use semel_core::job::{Job, JobSpec, Progress};
@@ -19,13 +21,16 @@ use semel_core::queue::Rules;
 use semel_core::time::Timestamp;
 use semel_store::StoreError;
 use semel_store::working::Stored;
+use tokio_postgres::Row;
 
 use crate::catalog::{Seen, queue_id};
 use crate::fault::Fault;
 use crate::patience::Patience;
 use crate::row::{Cells, JobRow, QueueRow, count, job_id, sql_id, sql_time, sql_token, time, token};
-use crate::session::Session;
+use crate::session::{Param, Session};
 use crate::store::PostgresStore;
+pub(crate) use mark::Marks;
+use mark::{Place, Search};
 use statements::{FREE_LEASE, QUEUE, SET_DEADLINES};
 
 /// How often a lease asks again because the queue was changed between its two questions.
@@ -92,55 +97,96 @@ impl PostgresStore {
         Ok(Some((row, now)))
     }
 
+    /// Leases from behind the jobs that went out before, and from the front if there is nothing.
     async fn lease_free(
         &self,
         session: &Session,
         request: &LeaseRequest,
+        seen: &Seen,
+    ) -> Result<Tried, Fault> {
+        let search = self.marks.begin(seen.id, Instant::now());
+        let tried = self.search(session, request, seen, search).await?;
+        let nothing = matches!(&tried, Tried::Leased(deliveries) if deliveries.is_empty());
+        if !nothing || search.is_at_the_front() {
+            return Ok(tried);
+        }
+        let search = self.marks.begin_at_the_front(seen.id, Instant::now());
+        self.search(session, request, seen, search).await
+    }
+
+    async fn search(
+        &self,
+        session: &Session,
+        request: &LeaseRequest,
         Seen { id, version, rules }: &Seen,
+        search: Search,
     ) -> Result<Tried, Fault> {
         let span = request.duration().unwrap_or_else(|| rules.lease_time(None));
         let span = i64::try_from(span.millis()).unwrap_or(i64::MAX);
         let (name, max, now) = (request.queue().as_str(), i64::from(request.max()), self.clock.instead());
-        let node = self.node();
-        let rows = session.query(&FREE_LEASE, &[&name, id, version, &now, &max, &span, &node]).await?;
+        let (node, Place { rank, due, id: after }) = (self.node(), search.behind);
+        let params: [Param<'_>; 10] = [&name, id, version, &now, &max, &span, &node, &rank, &due, &after];
+        let rows = session.query(&FREE_LEASE, &params).await?;
         let Some(first) = rows.first() else { return Ok(Tried::NoQueue) };
         let mut cells = Cells::of(first);
-        let (now, as_known, any): (i64, bool, Option<i64>) = (cells.take()?, cells.take()?, cells.take()?);
-        if any.is_none() {
-            return Ok(if as_known { Tried::Leased(Vec::new()) } else { Tried::NotSo });
+        let (now, as_known, paused): (i64, bool, bool) = (cells.take()?, cells.take()?, cells.take()?);
+        if !as_known {
+            return Ok(Tried::NotSo);
+        }
+        if paused {
+            return Ok(Tried::Leased(Vec::new()));
         }
         let now = self.clock.decides(now);
-        let (mut deliveries, mut plain) = (Vec::with_capacity(rows.len()), Vec::new());
-        for row in &rows {
-            let mut cells = Cells::of(row);
-            let _: (i64, bool) = (cells.take()?, cells.take()?);
-            let (due, has_story): (i64, bool) = (cells.take()?, cells.take()?);
-            let delivery = read_delivery(&mut cells, request.queue(), rules, None)?;
-            if !has_story && self.options.prepare {
-                plain.push(handed_out(&delivery, *id, time(due), now));
-            }
-            deliveries.push(delivery);
-        }
+        let found = read_found(&rows, request.queue(), rules)?;
+        let all = u64::from(request.max()) > found.len() as u64;
+        self.marks.ended(*id, search, found.last().map(|found| found.place), all, now);
+        let known = found.iter().filter(|found| !found.has_story && self.options.prepare);
+        let known: Vec<_> = known.map(|found| found.handed_out(*id, now)).collect();
+        let mut deliveries: Vec<_> = found.into_iter().map(|found| found.delivery).collect();
         if request.duration().is_none() {
             set_deadlines(session, &mut deliveries, rules, now).await?;
         }
-        self.handed_out.note(plain);
+        self.handed_out.note(known);
         Ok(Tried::Leased(deliveries))
     }
 }
 
-/// The job of a delivery of which no more is to be told than that it is out. Its deadline may be moved later, which decides
-/// nothing about how it ends.
-fn handed_out(delivery: &Delivery, queue: i32, due: Timestamp, now: Timestamp) -> Stored {
-    let Delivery { id, attempt, deferrals, token, deadline, ref spec, .. } = *delivery;
-    let progress = Progress { attempts: attempt.saturating_sub(1), deferrals, ..Progress::fresh(due) };
-    let lease = Lease { token, since: now, deadline, received: false };
-    Stored {
-        job: Job { id, spec: Arc::clone(spec), progress, duplicates: 0 },
-        queue: queue_id(queue),
-        lease: Some(lease),
-        open: true,
-        suppressed: VecDeque::new(),
+/// A job on its way out.
+struct Found {
+    delivery: Delivery,
+    place: Place,
+    /// Whether more has become of it than a delivery tells.
+    has_story: bool,
+}
+
+/// What was found, from rows of `FREE_LEASE`. If that was nothing the only row has nothing behind its first cells.
+fn read_found(rows: &[Row], queue: &QueueName, rules: &Rules) -> Result<Vec<Found>, Fault> {
+    let read = |row: &Row| {
+        let mut cells = Cells::of(row);
+        let _: (i64, bool, bool) = (cells.take()?, cells.take()?, cells.take()?);
+        let Some(due) = cells.take()? else { return Ok(None) };
+        let (rank, has_story): (i16, bool) = (cells.take()?, cells.take()?);
+        let delivery = read_delivery(&mut cells, queue, rules, None)?;
+        let place = Place { rank, due, id: sql_id(delivery.id) };
+        Ok(Some(Found { delivery, place, has_story }))
+    };
+    rows.iter().filter_map(|row| read(row).transpose()).collect()
+}
+
+impl Found {
+    /// Its job, as it stands now. Its deadline may be moved later, which decides nothing about how it ends.
+    fn handed_out(&self, queue: i32, now: Timestamp) -> Stored {
+        let Delivery { id, attempt, deferrals, token, deadline, ref spec, .. } = self.delivery;
+        let fresh = Progress::fresh(time(self.place.due));
+        let progress = Progress { attempts: attempt.saturating_sub(1), deferrals, ..fresh };
+        let lease = Lease { token, since: now, deadline, received: false };
+        Stored {
+            job: Job { id, spec: Arc::clone(spec), progress, duplicates: 0 },
+            queue: queue_id(queue),
+            lease: Some(lease),
+            open: true,
+            suppressed: VecDeque::new(),
+        }
     }
 }
 

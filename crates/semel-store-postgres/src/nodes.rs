@@ -117,6 +117,7 @@ impl PostgresStore {
             });
         }
         gates.save_and_commit(session).await?;
+        lost.keys().for_each(|queue| self.marks.forget(*queue));
         let concerned = queues.into_iter().filter(|row| lost.contains_key(&row.id));
         Ok(concerned.map(|row| row.record.name).collect())
     }

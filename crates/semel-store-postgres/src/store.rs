@@ -12,6 +12,7 @@ use crate::clock::StoreClock;
 use crate::connect::{Maker, Pool};
 use crate::handed_out::HandedOut;
 use crate::join::Place;
+use crate::lease::Marks;
 use crate::options::Options;
 use crate::peers::{Ear, Hush, Seat};
 use crate::{days, join, migrate, reign, survey};
@@ -31,6 +32,8 @@ pub struct PostgresStore {
     pub(crate) luck: Luck,
     /// What it remembers of the deliveries that it handed out.
     pub(crate) handed_out: HandedOut,
+    /// Where it looks for ready jobs.
+    pub(crate) marks: Marks,
     /// When it looks after the partitions next.
     pub(crate) tend_days_at: Mutex<Timestamp>,
     /// How it hears the others.
@@ -61,8 +64,21 @@ impl PostgresStore {
         let ear = Ear::new(listens, pool.clone(), seat.clone());
         let (ids, catalog) = (Mutex::new(place.ids), Catalog::default());
         let (luck, handed_out, tend_days_at) = (Luck::default(), HandedOut::default(), Mutex::default());
-        let hush = Hush::default();
-        Ok(Self { pool, clock, options, seat, ids, catalog, luck, handed_out, tend_days_at, ear, hush })
+        let (marks, hush) = (Marks::default(), Hush::default());
+        Ok(Self {
+            pool,
+            clock,
+            options,
+            seat,
+            ids,
+            catalog,
+            luck,
+            handed_out,
+            marks,
+            tend_days_at,
+            ear,
+            hush,
+        })
     }
 
     /// This node's number among the nodes of the store.

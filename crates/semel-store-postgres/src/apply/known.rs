@@ -132,6 +132,10 @@ pub(super) async fn apply(
     let slack = store.clock.instead().is_none().then_some(SLACK);
     let sent = decided.send(session, &queues, slack).await;
     let applied = heard(store, sent, decided.lent, queues.iter().map(|(name, _)| name))?;
+    if applied {
+        let now = store.clock.now();
+        decided.writes.appears().for_each(|(queue, due)| store.marks.appeared(queue, due, now));
+    }
     Ok(applied.then_some(decided.answers))
 }
 

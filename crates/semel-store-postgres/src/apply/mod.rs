@@ -131,7 +131,10 @@ impl PostgresStore {
         let wants = wants.get_or_insert_with(|| Wants::of(batch));
         let mut work = Work::prepare(self, &session, wants, alone).await?;
         match run(&mut work, batch, wants).await {
-            Ok(answers) => Ok(answers),
+            Ok(answers) => {
+                work.committed();
+                Ok(answers)
+            }
             Err(setback) => {
                 work.undo().await;
                 Err(setback)
@@ -153,11 +156,13 @@ async fn run(work: &mut Work<'_>, batch: &[Command], wants: &Wants) -> Result<Ve
             _ if part.len() == batch.len() => {
                 let (done, writes) = decide(work, part, wants).await?;
                 writes.send_all(work).await?;
+                work.sent(&writes);
                 answers.extend(done);
             }
             _ => {
                 let (done, writes) = decide(work, part, &Wants::of(part)).await?;
                 writes.send(work, last).await?;
+                work.sent(&writes);
                 answers.extend(done);
             }
         }

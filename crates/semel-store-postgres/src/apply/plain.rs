@@ -88,6 +88,9 @@ impl<'a> Plain<'a> {
         let slack = store.clock.instead().is_none().then_some(SLACK);
         let sent = jobs.send(session, &seen, now, slack).await;
         let applied = known::heard(store, sent, lent, [self.queue])?;
+        if applied {
+            store.marks.appeared(seen.id, sql_time(now), store.clock.now());
+        }
         Ok(applied.then_some(jobs.answers))
     }
 }

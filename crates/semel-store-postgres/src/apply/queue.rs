@@ -97,6 +97,7 @@ pub(super) async fn put(
             writes.add_to(&mut flight);
             change.open_lines(&mut flight);
             work.send(flight, last).await?;
+            work.opens(queue_number(new.id));
         }
         _ => nothing(work, last).await?,
     }

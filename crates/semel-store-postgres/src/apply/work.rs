@@ -12,6 +12,7 @@ use super::Setback;
 use super::lent::Lent;
 use super::load::Loaded;
 use super::wants::Wants;
+use super::writes::Writes;
 use crate::clock::database_now;
 use crate::fault::Fault;
 use crate::flight::{Flight, Landed, Seat};
@@ -69,6 +70,8 @@ pub(crate) struct Work<'a> {
     /// The time that all of the batch is decided by; nothing before the transaction has begun.
     now: Option<Timestamp>,
     lent: Option<Lent>,
+    /// The queues of the jobs that it puts where leases look for them, and since when those are due.
+    appears: Vec<(i32, i64)>,
 }
 
 /// What the locks are asked for with.
@@ -95,8 +98,8 @@ impl<'a> Work<'a> {
             jobs: wants.jobs.keys().chain(&expired).map(|id| sql_id(*id)).collect(),
             alone: wants.changed.iter().filter_map(number).chain(alone.iter().copied()).collect(),
         };
-        let (made, alone) = (Vec::new(), BTreeSet::new());
-        Ok(Self { store, session, names, expired, made, asked, alone, now: None, lent: None })
+        let (made, alone, appears) = (Vec::new(), BTreeSet::new(), Vec::new());
+        Ok(Self { store, session, names, expired, made, asked, alone, now: None, lent: None, appears })
     }
 
     /// A flight on this transaction's connection. The first one begins the transaction and takes its locks.
@@ -155,6 +158,22 @@ impl<'a> Work<'a> {
             None => lent,
         });
         answers
+    }
+
+    /// Takes down what rows that were sent mean for leases.
+    pub(super) fn sent(&mut self, writes: &Writes) {
+        self.appears.extend(writes.appears());
+    }
+
+    /// Takes down that jobs of a queue may stand where leases look for them.
+    pub(super) fn opens(&mut self, queue: i32) {
+        self.appears.push((queue, i64::MIN));
+    }
+
+    /// The transaction is committed.
+    pub(super) fn committed(self) {
+        let now = self.store.clock.now();
+        self.appears.into_iter().for_each(|(queue, due)| self.store.marks.appeared(queue, due, now));
     }
 
     /// Undoes the transaction. The ids it made are made again, unless others were made since.

@@ -109,6 +109,17 @@ impl Writes {
         keys + changed + gone + traces.job.len() + records.kind.len() + queues.id.len() == 0
     }
 
+    /// The queues of the jobs that stand where leases look for them from now on, and since when each is due.
+    pub(super) fn appears(&self) -> impl Iterator<Item = (i32, i64)> {
+        [&self.live_new, &self.live_changed].into_iter().flat_map(
+            |LiveColumns { queue, due, token, open, .. }| {
+                let rows = queue.iter().zip(due).zip(token.iter().zip(open));
+                rows.filter(|(_, (token, open))| token.is_none() && **open)
+                    .map(|((queue, due), _)| (*queue, *due))
+            },
+        )
+    }
+
     /// Sends everything in one flight; with the COMMIT if it is the last one.
     pub(super) async fn send(&self, work: &Work<'_>, last: bool) -> Result<(), Setback> {
         let (mut flight, _) = work.flight();

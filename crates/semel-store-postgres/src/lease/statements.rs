@@ -9,23 +9,43 @@ use crate::session::Sql;
 /// The jobs that are ready, their ids and the places of their rows, in ready order: priority by priority, because the index has the jobs
 /// that are due first of each, and behind them perhaps a million that are not due. It ends with what locks a row.
 ///
-/// It needs `q (id)`, the queue, and `t (now)`; `$n` is the parameter with the number of jobs asked for.
+/// It needs `q (id)`, the queue, and `t (now)`; `$max` is the parameter with the number of jobs asked for. Of one priority, `$rank`, only
+/// jobs behind the one with `$due` and `$id` are looked at. That priority is tried without asking whether it has any, because to
+/// find that out is to walk past the places of those that went out before.
 macro_rules! ready_jobs {
-    ($max:literal) => {
+    ($max:literal, $rank:literal, $due:literal, $id:literal) => {
         concat!(
             "ranks (queue, rank) AS (
-                 SELECT q.id, (SELECT l.rank
-                                 FROM semel.live l
-                                WHERE l.queue = q.id AND l.token IS NULL AND l.open
-                                ORDER BY l.rank
-                                LIMIT 1)
+                 SELECT q.id, coalesce((SELECT l.rank
+                                          FROM semel.live l
+                                         WHERE l.queue = q.id AND l.token IS NULL AND l.open AND l.rank < ",
+            $rank,
+            "
+                                         ORDER BY l.rank
+                                         LIMIT 1), ",
+            $rank,
+            ")
                    FROM q
                   UNION ALL
-                 SELECT r.queue, (SELECT l.rank
-                                    FROM semel.live l
-                                   WHERE l.queue = r.queue AND l.token IS NULL AND l.open AND l.rank > r.rank
-                                   ORDER BY l.rank
-                                   LIMIT 1)
+                 SELECT r.queue,
+                        CASE WHEN r.rank < ",
+            $rank,
+            " THEN coalesce((SELECT l.rank
+                                FROM semel.live l
+                               WHERE l.queue = r.queue AND l.token IS NULL AND l.open
+                                 AND l.rank > r.rank AND l.rank < ",
+            $rank,
+            "
+                               ORDER BY l.rank
+                               LIMIT 1), ",
+            $rank,
+            ")
+                             ELSE (SELECT l.rank
+                                     FROM semel.live l
+                                    WHERE l.queue = r.queue AND l.token IS NULL AND l.open AND l.rank > r.rank
+                                    ORDER BY l.rank
+                                    LIMIT 1)
+                        END
                    FROM ranks r
                   WHERE r.rank IS NOT NULL
              ),
@@ -37,6 +57,15 @@ macro_rules! ready_jobs {
                           FROM semel.live l
                          WHERE l.queue = r.queue AND l.rank = r.rank AND l.token IS NULL AND l.open
                            AND l.due <= (SELECT now FROM t)
+                           AND (l.due, l.id) > (CASE r.rank WHEN ",
+            $rank,
+            " THEN ",
+            $due,
+            " ELSE -9223372036854775808 END, CASE r.rank WHEN ",
+            $rank,
+            " THEN ",
+            $id,
+            " ELSE -9223372036854775808 END)
                          ORDER BY l.due, l.id
                          LIMIT ",
             $max,
@@ -58,9 +87,9 @@ macro_rules! lease_columns {
     };
 }
 
-/// Leases jobs of a free queue. It gives one row at least, unless there is no such queue: the first two cells tell the time and
-/// whether the queue is free and as the node knows it, the next two when a job was due and whether more has become of it than
-/// its columns tell. How the rows are found again: `found_in_live`.
+/// Leases jobs of a free queue. It gives one row at least, unless there is no such queue: the first three cells tell the time,
+/// whether the queue is free and as the node knows it, and whether it is paused; the next three when a job was due, its rank, and
+/// whether more has become of it than its columns tell. How the rows are found again: `found_in_live`.
 pub(super) static FREE_LEASE: Sql = Sql {
     text: concat!(
         "WITH RECURSIVE
@@ -74,7 +103,7 @@ pub(super) static FREE_LEASE: Sql = Sql {
          ),
          q AS (SELECT id FROM named WHERE as_known AND NOT paused),
          ",
-        ready_jobs!("$5"),
+        ready_jobs!("$5", "$8", "$9", "$10"),
         ",
          taken AS (
              UPDATE semel.live l
@@ -83,7 +112,7 @@ pub(super) static FREE_LEASE: Sql = Sql {
               WHERE l.ctid = r.at
              RETURNING l.*
          )
-         SELECT t.now, named.as_known, l.due, l.progress IS NOT NULL, ",
+         SELECT t.now, named.as_known, named.paused, l.due, l.rank, l.progress IS NOT NULL, ",
         lease_columns!(),
         " FROM t
          CROSS JOIN named
@@ -91,7 +120,19 @@ pub(super) static FREE_LEASE: Sql = Sql {
           LEFT JOIN semel.job j ON j.id = l.id
          ORDER BY l.rank, l.due, l.id"
     ),
-    types: &[Type::TEXT, Type::INT4, Type::INT8, Type::INT8, Type::INT8, Type::INT8, Type::INT4],
+    types: &[
+        Type::TEXT,
+        Type::INT4,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT4,
+        // Behind which job to look.
+        Type::INT2,
+        Type::INT8,
+        Type::INT8,
+    ],
 };
 
 /// A queue by its name, and the time.
@@ -143,7 +184,7 @@ pub(super) static READY: Sql = Sql {
         ") AS now),
          q AS (SELECT $1 AS id),
          ",
-        ready_jobs!("$3"),
+        ready_jobs!("$3", "0::smallint", "-9223372036854775808", "-9223372036854775808"),
         "
          SELECT r.id, j.overrides
            FROM ready r
@@ -229,7 +270,64 @@ pub(super) static NEXT_EXPIRY: Sql = Sql {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Options;
     use crate::scratch;
+    use crate::session::Link;
+    use crate::store::PostgresStore;
+
+    /// Of so many jobs all have gone out but the last.
+    const GONE: i64 = 20_000;
+
+    /// Nothing is cleared away meanwhile, as between two vacuums.
+    const LEFT_BEHIND: &str = "
+        ALTER TABLE semel.live SET (autovacuum_enabled = off);
+        INSERT INTO semel.queue (name, config, gate, secrets, created_at, free) VALUES ('q', '', '', '', 0, true);
+        INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals)
+        SELECT n, 1, 0, n, true, 0, 0, 0 FROM generate_series(1, 20001) n;
+        UPDATE semel.live SET token = 1 WHERE id <= 20000;
+        DELETE FROM semel.live WHERE token IS NOT NULL";
+
+    /// How many pages a lease looks at.
+    async fn pages(link: &Link, rank: i16, due: i64) -> u64 {
+        let types: Vec<_> = FREE_LEASE.types.iter().map(Type::name).collect();
+        let text = format!("DEALLOCATE ALL; PREPARE lease ({}) AS {}", types.join(", "), FREE_LEASE.text);
+        link.script(&text).await.expect("the statement is prepared");
+        let lease = format!("EXECUTE lease ('q', 1, 1, NULL, 1, 0, 0, {rank}, {due}, 0)");
+        let explained = link.query_text(&format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) {lease}"), &[]).await;
+        let lines: Vec<String> =
+            explained.expect("the lease is explained").iter().map(|row| row.get(0)).collect();
+        let hit = lines.iter().find_map(|line| line.trim().strip_prefix("Buffers: shared hit="));
+        let hit = hit.unwrap_or_else(|| panic!("{lines:#?}")).split(' ').next();
+        hit.and_then(|pages| pages.parse().ok()).unwrap_or_else(|| panic!("{lines:#?}"))
+    }
+
+    #[test]
+    fn a_lease_that_begins_behind_what_went_out_does_not_walk_past_it() {
+        let database = scratch::database();
+        scratch::runtime().block_on(async {
+            let store =
+                PostgresStore::open(database.url(), Options::default()).await.expect("the store opens");
+            let session = store.pool.session().await.expect("there is a connection");
+            session.script(LEFT_BEHIND).await.expect("jobs come and go");
+            // The first ones also note in the index what is gone, and put the row back.
+            let put_back = "UPDATE semel.live SET token = NULL";
+            for _ in 0..2 {
+                pages(&session, 0, i64::MIN + 1).await;
+                session.script(put_back).await.expect("it is ready again");
+            }
+            let front = pages(&session, 0, i64::MIN + 1).await;
+            session.script(put_back).await.expect("it is ready again");
+            let behind = pages(&session, 0, GONE).await;
+            let leased = session
+                .query_text("SELECT token IS NOT NULL FROM semel.live", &[])
+                .await
+                .expect("it is there");
+            assert!(leased[0].get::<_, bool>(0), "the lease that began behind found the job");
+            assert!(behind + 50 < front, "{behind} pages from behind, {front} from the front");
+            drop(session);
+            store.abandon();
+        });
+    }
 
     #[test]
     fn plans_that_were_made_while_nothing_was_there_find_rows_by_their_place() {

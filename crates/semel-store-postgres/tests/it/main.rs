@@ -5,6 +5,7 @@
 mod conformance;
 mod encryption;
 mod harness;
+mod leases;
 mod many_jobs;
 mod migrations;
 mod model;
