@@ -164,7 +164,7 @@ impl Rounds {
             Measure::judge(&targets::SINGLE, of(|r| r.sql.single / r.sql.limit)),
             Measure::judge(&targets::BATCHES, of(|r| r.sql.batch / r.sql.limit)),
             Measure::judge(&targets::PULL, of(|r| r.sql.pull / r.sql.limit_lives)),
-            Measure::judge(&targets::NODES, of(|r| r.nodes.usual.ratio())),
+            Measure::judge(&targets::NODES, of(|r| r.nodes.ratio())),
             Measure::judge(&targets::FULL, vec![self.keys.ratio()]),
             Measure::judge(&targets::IDLE, vec![self.idle]),
         ]
@@ -181,25 +181,17 @@ impl Rounds {
             Figure::new("ack latency p99", "ms", of(|r| r.sql.single_p99)),
             Figure::new("batch publishes", "per second", of(|r| r.sql.batch)),
             Figure::new("completed, pull", "per second", of(|r| r.sql.pull)),
-            Figure::new("64 connections, one node", "per second", of(|r| r.nodes.usual.rate(Side::Base))),
-            Figure::new("64 connections, three nodes", "per second", of(|r| r.nodes.usual.rate(Side::Other))),
-            Figure::new("192 connections, one node", "per second", of(|r| r.nodes.loaded.rate(Side::Base))),
-            Figure::new(
-                "192 connections, three nodes",
-                "per second",
-                of(|r| r.nodes.loaded.rate(Side::Other)),
-            ),
-            Figure::new("192 connections, three against one", "ratio", of(|r| r.nodes.loaded.ratio())),
             Figure::new("single publishes, empty", "per second", vec![self.keys.rate(Side::Base)]),
             Figure::new("single publishes, many keys", "per second", vec![self.keys.rate(Side::Other)]),
         ];
+        figures.extend(nodes::figures(&self.rounds.iter().map(|r| &r.nodes).collect::<Vec<_>>()));
         figures.extend(self.spent());
         figures
     }
 
     /// Where the time of a publish goes, with one node and with three, 64 connections on both sides.
     fn spent(&self) -> Vec<Figure> {
-        let of = |side| self.rounds.iter().map(|r| r.nodes.usual.spent(side)).collect::<Vec<_>>();
+        let of = |side| self.rounds.iter().map(|r| r.nodes.usual().spent(side)).collect::<Vec<_>>();
         let one = [
             "one node: the node",
             "one node: PostgreSQL",

@@ -34,9 +34,9 @@ pub(super) const NODES: Target = higher(
     "three nodes against one, same PostgreSQL",
     1.0,
     1.3,
-    "single publishes over 64 connections that all go to one server, and over as many spread over three, each side on a database \
-     of its own in the same PostgreSQL, in six slices a round that alternate; 192 connections are among the figures behind it, and \
-     are not judged",
+    "single publishes, the best of 64, 192 and 384 connections that all go to one server, and the best of as many spread over three, \
+     each side on a database of its own in the same PostgreSQL, in six slices that alternate for each load; every load is among the \
+     figures behind it",
 );
 pub(super) const FULL: Target = higher(
     "full_vs_empty",
