@@ -58,6 +58,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "calls", sql: include_str!("../migrations/0005_calls.sql"), needs: 4 },
     Migration { version: 6, name: "known", sql: include_str!("../migrations/0006_known.sql"), needs: 4 },
     Migration { version: 7, name: "plain", sql: include_str!("../migrations/0007_plain.sql"), needs: 4 },
+    Migration { version: 8, name: "ends", sql: include_str!("../migrations/0008_ends.sql"), needs: 4 },
 ];
 
 /// The functions for applications. They leave the fingerprints of their jobs to the nodes, so every node must know of them.

@@ -45,6 +45,16 @@ pub(crate) fn assert_places_are_found(statements: &[&Sql]) {
     });
 }
 
+/// How many pages a statement looks at, all of them in memory. It is done, not only planned.
+pub(crate) async fn pages(link: &Link, statement: &str) -> u64 {
+    let explained = link.query_text(&format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) {statement}"), &[]).await;
+    let lines: Vec<String> =
+        explained.expect("the statement is explained").iter().map(|row| row.get(0)).collect();
+    let hit = lines.iter().find_map(|line| line.trim().strip_prefix("Buffers: shared hit="));
+    let hit = hit.unwrap_or_else(|| panic!("{lines:#?}")).split(' ').next();
+    hit.and_then(|pages| pages.parse().ok()).unwrap_or_else(|| panic!("{lines:#?}"))
+}
+
 /// The plan that a connection makes of a statement once and keeps.
 async fn kept_plan(link: &Link, sql: &Sql) -> String {
     let types: Vec<_> = sql.types.iter().map(tokio_postgres::types::Type::name).collect();

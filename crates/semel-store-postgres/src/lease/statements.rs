@@ -293,12 +293,7 @@ mod tests {
         let text = format!("DEALLOCATE ALL; PREPARE lease ({}) AS {}", types.join(", "), FREE_LEASE.text);
         link.script(&text).await.expect("the statement is prepared");
         let lease = format!("EXECUTE lease ('q', 1, 1, NULL, 1, 0, 0, {rank}, {due}, 0)");
-        let explained = link.query_text(&format!("EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) {lease}"), &[]).await;
-        let lines: Vec<String> =
-            explained.expect("the lease is explained").iter().map(|row| row.get(0)).collect();
-        let hit = lines.iter().find_map(|line| line.trim().strip_prefix("Buffers: shared hit="));
-        let hit = hit.unwrap_or_else(|| panic!("{lines:#?}")).split(' ').next();
-        hit.and_then(|pages| pages.parse().ok()).unwrap_or_else(|| panic!("{lines:#?}"))
+        scratch::pages(link, &lease).await
     }
 
     #[test]

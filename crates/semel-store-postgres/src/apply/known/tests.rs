@@ -14,6 +14,8 @@ use semel_store::{Reply, Store};
 
 use super::*;
 use crate::apply::scene::{NO_LONG_WAY, draft, keyed, queue, with_store};
+use crate::options::Options;
+use crate::scratch;
 
 async fn lease(store: &PostgresStore) -> Delivery {
     let request = LeaseRequest::new(queue(), 1, None).unwrap();
@@ -118,5 +120,55 @@ fn what_a_job_says_for_itself_comes_back() {
         assert_eq!(rich.progress.due, rich.spec.run_at);
         assert_eq!(plain.spec.run_at, plain.spec.created_at);
         assert_eq!((rich.spec.metadata.len(), plain.spec.metadata.len()), (1, 0));
+    });
+}
+
+/// One job is leased when the table is looked at for the planner, and twenty thousand are when deliveries end.
+const MANY_LEASED: [&str; 2] = [
+    "INSERT INTO semel.queue (name, config, gate, secrets, created_at, free) VALUES ('q', '', '', '', 0, true);
+     INSERT INTO semel.live (id, queue, rank, due, open, joined, attempts, deferrals, token, deadline)
+     SELECT n, 1, 0, n, true, 0, 0, 0, CASE n WHEN 1 THEN 1 END, CASE n WHEN 1 THEN 1 END FROM generate_series(1, 20000) n;
+     VACUUM ANALYZE semel.live",
+    "UPDATE semel.live SET token = id, deadline = id WHERE id > 1",
+];
+
+/// Ends some deliveries, completed.
+fn end(ids: &[i64]) -> String {
+    let of = |value: &str| format!("array_fill({value}, ARRAY[{}])", ids.len());
+    let (queues, states, zeros, times) = (of("1"), of("3::smallint"), of("0"), of("0::bigint"));
+    let stories = of("NULL::text");
+    format!(
+        "SELECT semel.apply_known(
+            queues => '{{1}}', versions => ARRAY(SELECT version FROM semel.queue WHERE id = 1), decided => 0, slack => NULL,
+            key_queues => '{{}}', keys => '{{}}', key_ids => '{{}}', ids => '{{}}', job_queues => '{{}}', job_keys => '{{}}',
+            fingerprints => '{{}}', payloads => '{{}}', due => '{{}}', priorities => NULL, groups => '{{}}',
+            metadata => '{{}}', overrides => '{{}}', ended => ARRAY{ids:?}::bigint[], tokens => ARRAY{ids:?}::bigint[],
+            end_queues => {queues}, states => {states}, end_due => {times}, attempts => {zeros}, deferrals => {zeros},
+            stories => {stories}, look_at => {times}, tally_queues => '{{}}', unfinished => '{{}}', completed => '{{}}',
+            dead => '{{}}', cancelled => '{{}}')"
+    )
+}
+
+/// To find a row by its id takes three pages or four of the primary key, and a handful more to delete it and to put one down. The index
+/// of twenty thousand leased jobs has some sixty pages.
+#[test]
+fn a_delivery_that_ends_is_found_by_its_id_whatever_the_planner_knows() {
+    let database = scratch::database();
+    scratch::runtime().block_on(async {
+        let store = PostgresStore::open(database.url(), Options::default()).await.unwrap();
+        let session = store.pool.session().await.unwrap();
+        for part in MANY_LEASED[0].split(';') {
+            session.script(part).await.unwrap();
+        }
+        scratch::pages(&session, &end(&[1])).await;
+        session.script(MANY_LEASED[1]).await.unwrap();
+        let ids: Vec<i64> = (1001..1051).collect();
+        let pages = scratch::pages(&session, &end(&ids)).await;
+        let left =
+            session.query_text("SELECT count(*) FROM semel.live WHERE id BETWEEN 1001 AND 1050", &[]).await;
+        assert_eq!(left.unwrap()[0].get::<_, i64>(0), 0, "they ended");
+        assert!(pages < 30 * 50, "{pages} pages for 50 deliveries");
+        drop(session);
+        store.abandon();
     });
 }

@@ -27,7 +27,7 @@ pub(super) const PULL: Target = higher(
     0.50,
     0.75,
     "4 publishers of batches of 100 and 4 workers that lease 50 and settle 50; the limit inserts 100, claims 100 with SKIP \
-     LOCKED and completes 100, on as many connections",
+     LOCKED and completes 100, on as many connections; the tables of both are analyzed before",
 );
 pub(super) const NODES: Target = higher(
     "three_vs_one",
